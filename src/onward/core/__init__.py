@@ -1,0 +1,1 @@
+"""The vocabulary: requests, chunks, deltas, usage, failures, clock, identifiers. No I/O."""

@@ -1,0 +1,94 @@
+"""Requests as the pipeline knows them: no dialect, no wire shape, every default set."""
+
+from typing import Any
+
+import msgspec
+
+from onward.core.generate import Sampling
+
+
+class OutputOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request wants out of the model, whichever surface it came by."""
+
+    model: str
+    """The model reference as the caller wrote it."""
+    sampling: Sampling = Sampling()
+    max_tokens: int | None = None
+    """None: to the end of the model's context."""
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    n: int = 1
+    best_of: int | None = None
+    stop: list[str] = []
+    stop_token_ids: list[int] = []
+    logprobs: int | None = None
+    """None: none. k: the sampled token's and those of the k likeliest."""
+    return_token_ids: bool = False
+    stream: bool = False
+    include_usage: bool = False
+    continuous_usage: bool = False
+    clip_to_context: bool = False
+    """`prompt + max_tokens` over the context: run to its end instead of 400."""
+    user: str | None = None
+
+
+class CompletionRequest(OutputOptions, frozen=True, kw_only=True):
+    """Prompts to continue as they are."""
+
+    prompts: list[str | list[int]]
+    """Texts or token IDs, at least one; none of them empty."""
+    batch: bool = False
+    """Whether the caller sent a list of prompts (messages then say ``prompt[3]``)."""
+    suffix: str | None = None
+    echo: bool = False
+
+
+class TextPart(msgspec.Struct, frozen=True):
+    """Text of a message."""
+
+    text: str
+
+
+class ImagePart(msgspec.Struct, frozen=True):
+    """An image of a message: a data URL or an address."""
+
+    url: str
+    detail: str | None = None
+
+
+ContentPart = TextPart | ImagePart
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    """A call in an earlier assistant message."""
+
+    id: str
+    name: str
+    arguments: str
+    """JSON as the caller sent it, which may be malformed."""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One message of a conversation."""
+
+    role: str
+    """system, developer, user, assistant or tool."""
+    content: str | list[ContentPart] | None = None
+    reasoning: str | None = None
+    tool_calls: list[ToolCall] = []
+    tool_call_id: str | None = None
+    name: str | None = None
+
+
+class ChatRequest(OutputOptions, frozen=True, kw_only=True):
+    """A conversation to continue with the model's reply."""
+
+    messages: list[Message]
+    tools: list[dict[str, Any]] = []
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool = True
+    reasoning_effort: str | float | bool | None = None
+    separate_reasoning: bool = True
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    template_kwargs: dict[str, Any] = {}

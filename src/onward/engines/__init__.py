@@ -1,0 +1,1 @@
+"""Engines: token IDs in, token IDs with log probabilities out."""

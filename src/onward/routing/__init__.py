@@ -1,0 +1,1 @@
+"""The catalog of models and which deployment answers. No I/O."""

@@ -1,0 +1,1 @@
+"""The pipeline of a served request: prompts in, deltas out."""

@@ -1,0 +1,1 @@
+"""Where model files come from: a path, a package, a model hub."""

@@ -1,0 +1,1 @@
+"""The composition root: configuration, processes, and the one place that knows classes."""
