@@ -65,6 +65,18 @@ class ChoiceDelta(msgspec.Struct, kw_only=True):
     finish: FinishReason | None = None
     """Set exactly once, on the last delta of the choice."""
 
+    def is_empty(self) -> bool:
+        """Whether there is nothing in it for a caller."""
+        return not (
+            self.text
+            or self.token_ids
+            or self.entries
+            or self.reasoning
+            or self.tool_calls
+            or self.finish
+            or self.prompt_token_ids is not None
+        )
+
 
 def fold(deltas: Iterable[ChoiceDelta]) -> list[ChoiceDelta]:
     """All deltas of a request joined, one for each choice, in the order of their index."""

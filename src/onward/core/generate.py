@@ -49,6 +49,10 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     cache_scope: str | None = None
     """Prefixes are shared only within a scope (a tenant). None: the common one."""
 
+    def unscored(self) -> "GenerateRequest":
+        """The same request without the log probabilities of its prompt."""
+        return msgspec.structs.replace(self, prompt_alternatives=None)
+
 
 Alternative = tuple[int, float]
 """A token ID and its log probability."""

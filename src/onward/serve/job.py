@@ -1,0 +1,106 @@
+"""What a served request asks of the engine, ready to run."""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from onward.core.failure import Failure, FailureKind, invalid
+from onward.core.generate import GenerateRequest
+from onward.core.request import ChatRequest, CompletionRequest, OutputOptions
+from onward.core.usage import Usage
+from onward.serve.model import ServedModel
+from onward.serve.prompts import check_tokens_named, output_limit, prompt_ids, render, stop_ids
+
+_INT64 = 1 << 64
+
+
+@dataclass(slots=True)
+class Job:
+    """A request whose prompts are token IDs and whose every limit is set.
+
+    Each prompt is sampled `candidates` times; the `n` likeliest are answered (O-1). `usage`
+    fills while the job runs and counts everything sampled, losing candidates too.
+    """
+
+    served: ServedModel
+    request: OutputOptions
+    prompts: list[GenerateRequest]
+    """One for each prompt; its candidates differ from it by seed alone."""
+    candidates: int
+    echo: bool = False
+    usage: Usage = field(default_factory=Usage)
+
+
+async def prepare_completion(served: ServedModel, request: CompletionRequest, request_id: str) -> Job:
+    """Check a completion against its model and make its job. Raises `Failure`."""
+    _require(served, "completions")
+    if request.suffix:
+        raise invalid(
+            "suffix",
+            "This model has no tokens for filling in the middle, so it takes no 'suffix'. Leave it out.",
+        )
+    check_tokens_named(served, request)
+    prompts = await prompt_ids(served, request)
+    stops = stop_ids(served, request, [])
+    generations: list[GenerateRequest] = []
+    for position, ids in enumerate(prompts):
+        param = f"prompt[{position}]" if request.batch else "prompt"
+        limit = output_limit(served, request, len(ids), param)
+        generations.append(_generation(request, request_id, ids, limit, stops, scored=request.echo))
+    return Job(
+        served, request, generations, request.best_of or request.n, request.echo, _prompt_usage(prompts)
+    )
+
+
+async def prepare_chat(served: ServedModel, request: ChatRequest, request_id: str) -> Job:
+    """Render a conversation and make its job. Raises `Failure`."""
+    _require(served, "chat")
+    check_tokens_named(served, request)
+    rendered = await render(served, request)
+    limit = output_limit(served, request, len(rendered.ids), "messages")
+    stops = stop_ids(served, request, rendered.stop_token_ids)
+    generation = _generation(request, request_id, rendered.ids, limit, stops, scored=False)
+    return Job(served, request, [generation], request.n, usage=_prompt_usage([rendered.ids]))
+
+
+def candidate(generation: GenerateRequest, number: int) -> GenerateRequest:
+    """The prompt's candidate `number`: the same request, with a seed of its own if one was given."""
+    seed = generation.sampling.seed
+    if seed is None or number == 0:
+        return generation
+    wrapped = (seed + number + _INT64 // 2) % _INT64 - _INT64 // 2
+    return msgspec.structs.replace(
+        generation, sampling=msgspec.structs.replace(generation.sampling, seed=wrapped)
+    )
+
+
+def _generation(
+    request: OutputOptions, request_id: str, ids: list[int], limit: int, stops: list[int], *, scored: bool
+) -> GenerateRequest:
+    alternatives = request.logprobs
+    if alternatives is None and isinstance(request, CompletionRequest) and (request.best_of or 1) > request.n:
+        alternatives = 0  # the candidates are compared by their log probabilities
+    return GenerateRequest(
+        request_id=request_id,
+        prompt=ids,
+        max_tokens=limit,
+        sampling=request.sampling,
+        stop_token_ids=stops,
+        min_tokens=min(request.min_tokens, limit),
+        alternatives=alternatives,
+        prompt_alternatives=request.logprobs if scored else None,
+    )
+
+
+def _prompt_usage(prompts: list[list[int]]) -> Usage:
+    return Usage(prompt_tokens=sum(len(ids) for ids in prompts))
+
+
+def _require(served: ServedModel, capability: str) -> None:
+    if capability not in served.model.capabilities:
+        raise Failure(
+            FailureKind.SURFACE_UNSUPPORTED,
+            f"The model '{served.model.id}' does not offer {capability}; it offers "
+            f"{', '.join(sorted(served.model.capabilities)) or 'nothing'}.",
+            param="model",
+        )

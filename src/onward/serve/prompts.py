@@ -1,0 +1,146 @@
+"""From what a caller sent to prompt IDs that fit the model, or a refusal that says why not."""
+
+import asyncio
+
+from onward.core.failure import Failure, FailureKind, invalid
+from onward.core.request import ChatRequest, CompletionRequest, Message, OutputOptions, TextPart
+from onward.rendering.renderer import RenderedPrompt
+from onward.serve.model import ServedModel
+
+LONG_TEXT = 16_384
+"""Characters from which a text is tokenized in a thread, so that nobody else waits for it."""
+
+
+async def prompt_ids(served: ServedModel, request: CompletionRequest) -> list[list[int]]:
+    """The token IDs of every prompt; given IDs stay as they are (TC-3). Raises `Failure`."""
+    prompts: list[list[int]] = []
+    for position, prompt in enumerate(request.prompts):
+        param = f"prompt[{position}]" if request.batch else "prompt"
+        if isinstance(prompt, str):
+            ids = await tokenize(served, prompt, param)
+            if not ids:
+                raise invalid(param, f"'{param}' is empty: send text or at least one token ID.")
+        else:
+            check_vocabulary(served, prompt, param)
+            ids = prompt
+        prompts.append(ids)
+    return prompts
+
+
+async def tokenize(served: ServedModel, text: str, param: str) -> list[int]:
+    """A text prompt as the model's tokenizer reads it, control tokens and BOS included.
+
+    A text that cannot fit the context, whatever its tokens, is refused unread: every token
+    covers at most `max_token_bytes` of it.
+    """
+    tokenizer = served.tokenizer
+    check_size(served, len(text), param)
+    if len(text) < LONG_TEXT:
+        return tokenizer.encode_prompt(text)
+    return await asyncio.to_thread(tokenizer.encode_prompt, text)
+
+
+def check_size(served: ServedModel, characters: int, param: str) -> None:
+    """Refuse a text of which even the longest tokens would not fit the context."""
+    limit = served.model.context_length
+    least = characters // served.tokenizer.max_token_bytes
+    if least > limit:
+        raise Failure(
+            FailureKind.CONTEXT_LENGTH_EXCEEDED,
+            f"'{param}' has {characters} characters, at least {least} tokens; the context of this model "
+            f"is {limit} tokens. Send a shorter one.",
+            param=param,
+        )
+
+
+def check_vocabulary(served: ServedModel, ids: list[int], param: str) -> None:
+    """Refuse IDs that the model has no token for."""
+    size = served.tokenizer.vocab_size
+    if ids and min(ids) >= 0 and max(ids) < size:
+        return
+    for position, token in enumerate(ids):
+        if not 0 <= token < size:
+            raise invalid(
+                f"{param}[{position}]",
+                f"'{param}[{position}]' is token ID {token}; this model has IDs from 0 to {size - 1}.",
+            )
+
+
+def output_limit(served: ServedModel, request: OutputOptions, prompt_tokens: int, param: str) -> int:
+    """The number of tokens that may be sampled: always explicit, never past the context (TC-4)."""
+    context = served.model.context_length
+    wanted = request.max_tokens
+    room = context - prompt_tokens
+    if wanted == 0 and room >= 0:
+        return 0
+    if room < 1:
+        raise Failure(
+            FailureKind.CONTEXT_LENGTH_EXCEEDED,
+            f"The prompt has {prompt_tokens} tokens and the context of this model is {context} tokens, which "
+            "leaves no room for output. Send a shorter prompt.",
+            param=param,
+        )
+    if wanted is None:
+        return room
+    if wanted > room and not request.clip_to_context:
+        raise Failure(
+            FailureKind.CONTEXT_LENGTH_EXCEEDED,
+            f"The prompt has {prompt_tokens} tokens and {wanted} more are asked for, "
+            f"{prompt_tokens + wanted} in all; the context of this model is {context} tokens. "
+            f"Ask for at most {room} or send a shorter prompt.",
+            param=param,
+        )
+    return min(wanted, room)
+
+
+def check_tokens_named(served: ServedModel, request: OutputOptions) -> None:
+    """Refuse stop IDs and biases of tokens that the model does not have."""
+    check_vocabulary(served, request.stop_token_ids, "stop")
+    size = served.tokenizer.vocab_size
+    for token in request.sampling.logit_bias:
+        if not 0 <= token < size:
+            raise invalid(
+                "logit_bias", f"'logit_bias' names token ID {token}; this model has IDs from 0 to {size - 1}."
+            )
+
+
+def stop_ids(served: ServedModel, request: OutputOptions, more: list[int]) -> list[int]:
+    """The token IDs that end generation: the model's own, the caller's, and the renderer's.
+
+    A stop string that spells exactly one control token stops at its ID too: control tokens are
+    no text that could be matched.
+    """
+    tokenizer = served.tokenizer
+    ids = set(request.stop_token_ids) | set(more)
+    if not request.ignore_eos:
+        ids |= tokenizer.end_token_ids
+    for stop in request.stop:
+        control = tokenizer.control_id(stop)
+        if control is not None:
+            ids.add(control)
+    return sorted(ids)
+
+
+async def render(served: ServedModel, request: ChatRequest) -> RenderedPrompt:
+    """A conversation as prompt IDs, by the model's own renderer."""
+    renderer = served.renderer
+    if renderer is None:
+        raise Failure(
+            FailureKind.SURFACE_UNSUPPORTED,
+            f"The model '{served.model.id}' has no chat format. Send its prompts to completions.",
+            param="model",
+        )
+    size = sum(_characters(message) for message in request.messages)
+    check_size(served, size, "messages")
+    if size < LONG_TEXT:
+        return renderer.render(request)
+    return await asyncio.to_thread(renderer.render, request)
+
+
+def _characters(message: Message) -> int:
+    content = message.content
+    if content is None:
+        return 0
+    if isinstance(content, str):
+        return len(content)
+    return sum(len(part.text) for part in content if isinstance(part, TextPart))
