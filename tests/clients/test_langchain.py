@@ -1,0 +1,42 @@
+"""LangChain's OpenAI classes, unmodified: legacy completions and chat."""
+
+import warnings
+
+import pytest
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from langchain_openai import ChatOpenAI, OpenAI
+
+pytestmark = [pytest.mark.covers("O-1", "O-2"), pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture
+def options(server):
+    return {"base_url": f"{server.base_url}/v1", "api_key": "none", "model": "smollm2-135m-instruct", "temperature": 0, "max_retries": 0}
+
+
+def test_legacy_completions(options):
+    llm = OpenAI(**options, max_tokens=8)
+    alone = llm.invoke("The capital of France is")
+    assert "Paris" in alone
+    batch = llm.generate(["The capital of France is", "One two three one two"], stop=["\n\n"])
+    assert [group[0].text for group in batch.generations][0] == alone
+    assert batch.llm_output["token_usage"]["completion_tokens"] > 0
+    assert "".join(llm.stream("The capital of France is")) == alone
+
+
+def test_several_choices(options):
+    llm = OpenAI(**options | {"temperature": 1}, max_tokens=6, n=2, best_of=3)
+    groups = llm.generate(["Once", "Twice"]).generations
+    assert [len(group) for group in groups] == [2, 2]
+
+
+async def test_chat(options):
+    llm = ChatOpenAI(**options, max_completion_tokens=20, stream_usage=True)
+    whole = await llm.ainvoke([("system", "Be brief."), ("human", "Say hello.")])
+    assert whole.content
+    assert whole.usage_metadata["output_tokens"] > 0
+    pieces = [piece async for piece in llm.astream([("system", "Be brief."), ("human", "Say hello.")])]
+    assert "".join(piece.content for piece in pieces) == whole.content
+    assert any(piece.usage_metadata for piece in pieces)
