@@ -1,0 +1,162 @@
+"""The vocabulary of a model, out of the metadata of its GGUF."""
+
+import re
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import Any, Final
+
+import msgspec
+
+from onward.rendering.byte_level import letters_to_bytes
+from onward.rendering.end_tokens import end_tokens
+
+SPACE_MARK: Final = "▁"
+"""What SentencePiece vocabularies write for a space."""
+
+_BYTE_TOKEN: Final = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_MARKUP: Final = frozenset("<>[]|｜")
+
+
+class TokenizerError(ValueError):
+    """The tokenizer of a model cannot be built; the message says why."""
+
+
+class TokenKind(IntEnum):
+    """What a GGUF says a token is (`tokenizer.ggml.token_type`)."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+class Spelling(msgspec.Struct, frozen=True):
+    """How the tokens of a vocabulary spell bytes."""
+
+    byte_letters: bool
+    """Every letter of a token is a byte (GPT-2's alphabet); else tokens are plain text with
+    `SPACE_MARK` for a space and ``<0xE2>`` for a lone byte."""
+
+    def bytes_of(self, text: str, kind: TokenKind) -> bytes:
+        if kind is TokenKind.BYTE or (kind is TokenKind.NORMAL and not self.byte_letters):
+            lone = _BYTE_TOKEN.fullmatch(text) if kind is TokenKind.BYTE else None
+            return bytes.fromhex(lone[1]) if lone else plain_bytes(text.replace(SPACE_MARK, " "))
+        if kind is TokenKind.NORMAL:
+            data = letters_to_bytes(text)
+            if data is not None:
+                return data
+        return plain_bytes(text)
+
+
+def plain_bytes(text: str) -> bytes:
+    """UTF-8; bytes that the file held and that are no UTF-8 come back as they were."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens by ID and all that is said about them."""
+
+    tokens: list[str]
+    spelling: Spelling
+    kinds: dict[int, TokenKind]
+    """Of the tokens that are not NORMAL."""
+    bos_id: int | None = None
+    eos_id: int | None = None
+    pad_id: int | None = None
+    add_bos: bool = False
+    end_token_ids: frozenset[int] = frozenset()
+
+    @property
+    def marks(self) -> dict[str, int]:
+        """The spellings that stand for a control token or another piece of markup."""
+        return {self.tokens[id]: id for id, kind in self.kinds.items() if self._is_mark(id, kind)}
+
+    @property
+    def words(self) -> list[int]:
+        """Tokens added by hand that are ordinary text, such as runs of spaces."""
+        return [
+            id
+            for id, kind in self.kinds.items()
+            if kind is TokenKind.USER_DEFINED and not self._is_mark(id, kind) and self.tokens[id]
+        ]
+
+    def _is_mark(self, id: int, kind: TokenKind) -> bool:
+        text = self.tokens[id]
+        if kind in {TokenKind.CONTROL, TokenKind.UNKNOWN}:
+            return bool(text)
+        return kind is TokenKind.USER_DEFINED and not _MARKUP.isdisjoint(text)
+
+
+def from_metadata(metadata: Mapping[str, Any], *, add_bos: bool, byte_letters: bool) -> Vocabulary:
+    """The vocabulary in a GGUF. `add_bos` holds where the file does not say. TokenizerError."""
+    read = MetadataReader(metadata)
+    tokens = read.strings("tokens")
+    count = len(tokens)
+    known = {kind.value: kind for kind in TokenKind}
+    listed = read.integers("token_type", count)
+    kinds = {
+        id: known.get(kind, TokenKind.UNUSED) for id, kind in enumerate(listed) if kind != TokenKind.NORMAL
+    }
+    ids = {text: id for id, text in enumerate(tokens)}
+    sentencepiece = metadata.get("tokenizer.ggml.model") == "llama"
+    bos = read.token_id("bos", count, 1 if sentencepiece else None)
+    eos = read.token_id("eos", count, 2 if sentencepiece else None)
+    named = [id for id in (eos, read.token_id("eot", count), read.token_id("eom", count)) if id is not None]
+    fill = (read.token_id("fim_pad", count), read.token_id("fim_rep", count), read.token_id("fim_sep", count))
+    ends = end_tokens(ids, named, fill)
+    for id in ends:
+        kinds[id] = TokenKind.CONTROL
+    wants_bos = read.flag("add_bos_token", default=add_bos)
+    return Vocabulary(
+        tokens=tokens,
+        spelling=Spelling(byte_letters),
+        kinds=kinds,
+        bos_id=bos,
+        eos_id=eos,
+        pad_id=read.token_id("padding", count),
+        add_bos=wants_bos and bos is not None,
+        end_token_ids=ends,
+    )
+
+
+class MetadataReader:
+    """Typed values of the tokenizer's part of a GGUF's metadata; TokenizerError if they are not."""
+
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
+        self._metadata = metadata
+
+    def strings(self, name: str) -> list[str]:
+        values = self._list(name, lambda value: isinstance(value, str))
+        if values is None:
+            raise TokenizerError(f"the file has no tokenizer.ggml.{name}: it holds no vocabulary")
+        return values
+
+    def integers(self, name: str, least: int) -> list[int]:
+        values = self._list(name, lambda value: isinstance(value, int)) or []
+        if values and len(values) < least:
+            raise TokenizerError(f"tokenizer.ggml.{name} has {len(values)} entries for {least} tokens")
+        return values[:least]
+
+    def numbers(self, name: str, least: int) -> list[float]:
+        values = self._list(name, lambda value: isinstance(value, (int, float)))
+        if values is None or len(values) < least:
+            raise TokenizerError(f"tokenizer.ggml.{name} must have an entry for each of {least} tokens")
+        return values[:least]
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        value = self._metadata.get(f"tokenizer.ggml.{name}")
+        return value if isinstance(value, bool) else default
+
+    def token_id(self, name: str, count: int, default: int | None = None) -> int | None:
+        value = self._metadata.get(f"tokenizer.ggml.{name}_token_id", default)
+        return value if isinstance(value, int) and 0 <= value < count else None
+
+    def _list(self, name: str, fits: Callable[[Any], bool]) -> list[Any] | None:
+        values = self._metadata.get(f"tokenizer.ggml.{name}")
+        if values is None:
+            return None
+        if not isinstance(values, list) or (values and not fits(values[0])):
+            raise TokenizerError(f"tokenizer.ggml.{name} is of the wrong type")
+        return values
