@@ -1,0 +1,166 @@
+"""The reader of messages: histories as OpenAI documents them and as agents really send them.
+
+Taken though no page asks for it: an assistant message without a `content` key; arguments of an
+earlier call that are an object or no JSON at all; `reasoning` beside `reasoning_content`; an
+`image_url` that is a bare string; the old `function` role and `function_call`. (wire-semantics 2)
+"""
+
+from typing import Any, cast
+
+import msgspec
+
+from onward.core.failure import excerpt, invalid
+from onward.core.request import ContentPart, ImagePart, Message, TextPart, ToolCall
+from onward.dialects.tools import function_type, name_at, object_at, text_at
+from onward.dialects.values import Messages, json_type
+
+_LONGEST_ADDRESS = 8192
+_MOST_CALLS = 256
+_DETAILS = ("auto", "low", "high", "original")
+
+
+def read_messages(kind: Messages, value: Any, path: str) -> list[Message]:
+    """A conversation of at least one message."""
+    if type(value) is not list:
+        raise invalid(path, f"'{path}' must be an array of messages, not {json_type(value)}.")
+    items = cast("list[Any]", value)
+    if not items:
+        raise invalid(path, f"'{path}' is empty: send at least one message.")
+    if len(items) > kind.most:
+        raise invalid(path, f"'{path}' holds {len(items)} messages; at most {kind.most} are taken.")
+    return [_message(kind, item, f"{path}[{position}]") for position, item in enumerate(items)]
+
+
+def _message(kind: Messages, value: Any, path: str) -> Message:
+    message = object_at(value, path)
+    role = message.get("role")
+    if role is None:
+        raise invalid(f"{path}.role", f"'{path}.role' is required: one of {_listed(kind.roles)}.")
+    if type(role) is not str or role not in kind.roles:
+        shown = f"'{excerpt(role, 40)}'" if isinstance(role, str) else json_type(role)
+        raise invalid(f"{path}.role", f"'{path}.role' must be one of {_listed(kind.roles)}, not {shown}.")
+    content = _content(kind, message.get("content"), f"{path}.content")
+    name = message.get("name")
+    if name is not None:
+        text_at(name, f"{path}.name")
+    if role == "assistant":
+        return _assistant(kind, message, path, content, name)
+    if content is None:
+        raise invalid(f"{path}.content", f"'{path}.content' is required on a message of role '{role}'.")
+    call_id = message.get("tool_call_id")
+    if call_id is not None:
+        text_at(call_id, f"{path}.tool_call_id")
+    if role == "function":
+        if name is None:
+            raise invalid(f"{path}.name", f"'{path}.name' is required on a message of role 'function'.")
+        return Message(role="tool", content=content, name=name)
+    if role == "tool" and call_id is None:
+        raise invalid(
+            f"{path}.tool_call_id",
+            f"'{path}.tool_call_id' is required on a tool message: the 'id' of the call it answers.",
+        )
+    return Message(role=role, content=content, name=name, tool_call_id=call_id if role == "tool" else None)
+
+
+def _assistant(
+    kind: Messages,
+    message: dict[str, Any],
+    path: str,
+    content: str | list[ContentPart] | None,
+    name: str | None,
+) -> Message:
+    reasoning = message.get("reasoning_content")
+    where = f"{path}.reasoning_content"
+    if reasoning is None:
+        reasoning, where = message.get("reasoning"), f"{path}.reasoning"
+    if reasoning is not None:
+        text_at(reasoning, where)
+    calls = _tool_calls(message.get("tool_calls"), f"{path}.tool_calls")
+    if message.get("function_call") is not None:
+        calls = [*calls, _function(message["function_call"], f"{path}.function_call", "")]
+    refusal = message.get("refusal")
+    if refusal is not None:
+        text_at(refusal, f"{path}.refusal")
+        content = refusal if content is None else content
+    if content is None and not calls and reasoning is None and not kind.bare_assistant:
+        raise invalid(
+            f"{path}.content", f"'{path}.content' is required on an assistant message without 'tool_calls'."
+        )
+    return Message(role="assistant", content=content, reasoning=reasoning, tool_calls=calls, name=name)
+
+
+def _content(kind: Messages, value: Any, path: str) -> str | list[ContentPart] | None:
+    if value is None or type(value) is str:
+        return value
+    if type(value) is not list:
+        raise invalid(path, f"'{path}' must be a string or an array of parts, not {json_type(value)}.")
+    parts = cast("list[Any]", value)
+    if len(parts) > kind.most_parts:
+        raise invalid(path, f"'{path}' holds {len(parts)} parts; at most {kind.most_parts} are taken.")
+    return [_part(kind, part, f"{path}[{position}]") for position, part in enumerate(parts)]
+
+
+def _part(kind: Messages, value: Any, path: str) -> ContentPart:
+    part = object_at(value, path)
+    name = part.get("type")
+    if name in ("text", "refusal"):
+        return TextPart(text_at(part.get(name), f"{path}.{name}"))
+    if name == "image_url":
+        return _image(kind, part.get("image_url"), f"{path}.image_url")
+    shown = f"'{excerpt(name, 40)}'" if isinstance(name, str) else json_type(name)
+    raise invalid(f"{path}.type", f"'{path}.type' must be 'text' or 'image_url', not {shown}.")
+
+
+def _image(kind: Messages, value: Any, path: str) -> ImagePart:
+    detail = None
+    if type(value) is dict:
+        image = cast("dict[str, Any]", value)
+        detail = image.get("detail")
+        if detail is not None and detail not in _DETAILS:
+            raise invalid(f"{path}.detail", f"'{path}.detail' must be one of {_listed(_DETAILS)}.")
+        value, path = image.get("url"), f"{path}.url"
+    url = text_at(value, path)
+    if url[:5].lower() == "data:":
+        size = (len(url) - url.find(",") - 1) * 3 // 4
+        if size > kind.longest_image:
+            raise invalid(
+                path, f"'{path}' is an image of {size} bytes; at most {kind.longest_image} are taken."
+            )
+    elif not 1 <= len(url) <= _LONGEST_ADDRESS:
+        raise invalid(
+            path, f"'{path}' must be a data URL, or an address of at most {_LONGEST_ADDRESS} characters."
+        )
+    return ImagePart(url, detail)
+
+
+def _tool_calls(value: Any, path: str) -> list[ToolCall]:
+    if value is None:
+        return []
+    if type(value) is not list:
+        raise invalid(path, f"'{path}' must be an array of tool calls, not {json_type(value)}.")
+    items = cast("list[Any]", value)
+    if len(items) > _MOST_CALLS:
+        raise invalid(path, f"'{path}' holds {len(items)} calls; at most {_MOST_CALLS} are taken.")
+    return [_tool_call(item, f"{path}[{position}]") for position, item in enumerate(items)]
+
+
+def _tool_call(value: Any, path: str) -> ToolCall:
+    call = object_at(value, path)
+    function_type(call.get("type"), f"{path}.type")
+    return _function(call.get("function"), f"{path}.function", text_at(call.get("id"), f"{path}.id"))
+
+
+def _function(value: Any, path: str, call_id: str) -> ToolCall:
+    function = object_at(value, path)
+    arguments = function.get("arguments")
+    if arguments is None:
+        arguments = ""
+    elif type(arguments) is dict:
+        arguments = msgspec.json.encode(arguments).decode()
+    else:
+        text_at(arguments, f"{path}.arguments")
+    return ToolCall(call_id, name_at(function.get("name"), f"{path}.name"), arguments)
+
+
+def _listed(values: tuple[str, ...]) -> str:
+    return ", ".join(f"'{value}'" for value in values)

@@ -1,0 +1,245 @@
+"""Fields and rules that several surfaces, and several dialects, have in common."""
+
+from typing import Final
+
+from onward.dialects.schema import Condition, Field, Is, Rule
+from onward.dialects.values import (
+    INT32_HIGH,
+    INT64_HIGH,
+    INT64_LOW,
+    AnyObject,
+    AnyOf,
+    Boolean,
+    Integer,
+    LogitBias,
+    Messages,
+    Number,
+    Object,
+    Stops,
+    Text,
+    TokenIds,
+    Tools,
+)
+
+MOST_CHOICES: Final = 128
+MOST_TOKENS: Final = INT32_HIGH
+
+MODEL: Final = Field(
+    name="model",
+    value=Text(shortest=1, longest=512),
+    required=True,
+    note="The model that answers: an ID or an alias out of `/models`.",
+    source="O-1",
+)
+ANY_MODEL: Final = Field(
+    name="model",
+    value=Text(longest=512),
+    default="",
+    note="The model; the first one of the server when absent.",
+    source="O-4",
+)
+STREAM: Final = (
+    Field(
+        name="stream",
+        value=Boolean(),
+        default=False,
+        note="Answer in pieces, as server-sent events.",
+        source="O-1",
+    ),
+    Field(
+        name="stream_options",
+        value=Object(
+            fields=(
+                Field(
+                    name="include_usage",
+                    value=Boolean(),
+                    default=False,
+                    note="An event with token counts, directly before the end.",
+                ),
+                Field(
+                    name="continuous_usage_stats",
+                    value=Boolean(),
+                    default=False,
+                    note="With `include_usage`: running token counts on every event.",
+                ),
+            )
+        ),
+        note="Options of a stream; only together with `stream`.",
+        source="1.8",
+    ),
+)
+SAMPLING: Final = (
+    Field(
+        name="temperature",
+        value=Number(low=0, high=2),
+        default=1.0,
+        note="0 is greedy.",
+        source="1.3",
+    ),
+    Field(
+        name="top_p",
+        value=Number(low=0, high=1, above_low=True),
+        default=1.0,
+        note="Sample from the likeliest tokens whose probabilities add up to this.",
+        source="1.3",
+    ),
+    Field(
+        name="top_k",
+        value=Integer(low=-1, high=INT32_HIGH, zero_if_below=0),
+        default=0,
+        note="Sample from this many of the likeliest tokens; -1 or 0: all.",
+        source="O-3",
+    ),
+    Field(
+        name="min_p",
+        value=Number(low=0, high=1),
+        default=0.0,
+        note="Drop tokens that are less likely than this share of the likeliest one.",
+        source="O-3",
+    ),
+    Field(
+        name="presence_penalty",
+        value=Number(low=-2, high=2),
+        default=0.0,
+        note="Taken off the logit of every token that the output holds.",
+        source="O-1",
+    ),
+    Field(
+        name="frequency_penalty",
+        value=Number(low=-2, high=2),
+        default=0.0,
+        note="Taken off a token's logit for each time the output holds it.",
+        source="O-1",
+    ),
+    Field(
+        name="repetition_penalty",
+        value=Number(low=0, high=10, above_low=True),
+        default=1.0,
+        note="Weakens tokens that prompt or output hold; 1: off.",
+        source="4",
+    ),
+    Field(
+        name="logit_bias",
+        value=LogitBias(low=-100, high=100, most=1024),
+        default={},
+        note="Token IDs, as strings, to addends of their logits.",
+        source="1.3",
+    ),
+    Field(
+        name="seed",
+        value=Integer(low=INT64_LOW, high=INT64_HIGH),
+        note="The same seed gives the same output; absent: different each time.",
+        source="1.3",
+    ),
+    Field(
+        name="n",
+        value=Integer(low=1, high=MOST_CHOICES),
+        default=1,
+        note="Choices for each prompt.",
+        source="1.4",
+    ),
+    Field(
+        name="stop",
+        value=Stops(most=16, token_ids=256, longest=16_384),
+        note="Text or token IDs that end generation; not part of the output's text.",
+        source="1.7",
+    ),
+    Field(
+        name="stop_token_ids",
+        value=TokenIds(most=256),
+        default=[],
+        note="More token IDs that end generation, beside strings in `stop`.",
+        source="4",
+    ),
+    Field(
+        name="min_tokens",
+        value=Integer(low=0, high=MOST_TOKENS),
+        default=0,
+        note="No end token before this many tokens.",
+        source="4",
+    ),
+    Field(
+        name="ignore_eos",
+        value=Boolean(),
+        default=False,
+        note="Go on past the model's own end tokens.",
+        source="4",
+    ),
+    Field(
+        name="return_token_ids",
+        value=Boolean(),
+        default=False,
+        note="Give `token_ids` and `prompt_token_ids` on each choice.",
+        source="O-3",
+    ),
+    Field(
+        name="user",
+        value=Text(longest=1024),
+        note="A label for the log line.",
+        source="O-1",
+    ),
+)
+STREAM_OPTIONS_ALONE: Final = Rule(
+    param="stream_options",
+    refuse_if=(Condition("stream_options", Is.GIVEN), Condition("stream", Is.FALSE)),
+    message="'stream_options' is only taken together with 'stream': true.",
+)
+MIN_OVER_MAX: Final = Rule(
+    param="min_tokens",
+    refuse_if=(Condition("min_tokens", Is.ABOVE, other="max_tokens"),),
+    message="'min_tokens' must not be above the maximum of tokens.",
+)
+
+CONVERSATION: Final = (
+    Field(
+        name="messages",
+        value=Messages(
+            roles=("system", "developer", "user", "assistant", "tool", "function"),
+            most=16_384,
+            most_parts=1024,
+            longest_image=20 * 1024 * 1024,
+        ),
+        required=True,
+        note="The conversation so far.",
+        source="O-2",
+    ),
+    Field(
+        name="tools",
+        value=Tools(most=512),
+        default=[],
+        note="Functions that the model may call.",
+        source="O-2",
+    ),
+    Field(
+        name="reasoning_effort",
+        value=AnyOf(values=(Text(shortest=1, longest=32), Number(low=0, high=1), Boolean())),
+        note="How much the model reasons, for models that can be told.",
+        source="O-3",
+    ),
+    Field(
+        name="chat_template_kwargs",
+        value=AnyObject(),
+        default={},
+        target="template_kwargs",
+        note="Variables for the model's own template.",
+        source="4",
+    ),
+    Field(
+        name="add_generation_prompt",
+        value=Boolean(),
+        note="Whether the reply is opened after the messages; true when absent.",
+        source="2",
+    ),
+    Field(
+        name="continue_final_message",
+        value=Boolean(),
+        default=False,
+        note="Continue the last message instead of beginning a new one.",
+        source="2",
+    ),
+)
+CONTINUE_OR_OPEN: Final = Rule(
+    param="continue_final_message",
+    refuse_if=(Condition("continue_final_message", Is.TRUE), Condition("add_generation_prompt", Is.TRUE)),
+    message="'continue_final_message' and 'add_generation_prompt' exclude each other.",
+)

@@ -1,0 +1,378 @@
+"""`openai`, the default dialect: the whole OpenAI shape and the best of the others (O-1 to O-6)."""
+
+from typing import Final
+
+import msgspec
+
+from onward.core.failure import FailureKind as Kind
+from onward.dialects.fields import (
+    ANY_MODEL,
+    CONTINUE_OR_OPEN,
+    CONVERSATION,
+    MIN_OVER_MAX,
+    MODEL,
+    MOST_CHOICES,
+    MOST_TOKENS,
+    SAMPLING,
+    STREAM,
+    STREAM_OPTIONS_ALONE,
+)
+from onward.dialects.schema import (
+    Action,
+    Auth,
+    Condition,
+    Dialect,
+    ErrorRow,
+    Field,
+    Is,
+    NamedTool,
+    Product,
+    Reference,
+    Rule,
+    Surface,
+)
+from onward.dialects.values import (
+    Boolean,
+    Choice,
+    Integer,
+    ListOf,
+    Object,
+    Prompts,
+    Text,
+    TokenIds,
+    ToolChoice,
+)
+
+_NO_CONSTRAINTS: Final = (
+    "Constrained decoding is not built yet: ask for JSON in the prompt and leave 'response_format' out."
+)
+
+_COMPLETIONS: Final = Surface(
+    name="completions",
+    method="POST",
+    path="/completions",
+    about="Continue prompts as they are; nothing is rendered.",
+    fields=(
+        MODEL,
+        Field(
+            name="prompt",
+            value=Prompts(most=MOST_CHOICES),
+            target="prompts",
+            required=True,
+            note="A text, token IDs, or an array of either. Token IDs are used as they are.",
+            source="1.1",
+        ),
+        Field(
+            name="prompt_chunks",
+            action=Action.REJECT,
+            note="Prompts with images are not served yet: send 'prompt'.",
+            source="O-3",
+        ),
+        Field(
+            name="max_tokens",
+            value=Integer(low=0, high=MOST_TOKENS),
+            default=16,
+            note="The most tokens to generate; 0 only with `echo`.",
+            source="O-1",
+        ),
+        *SAMPLING,
+        Field(
+            name="best_of",
+            value=Integer(low=1, high=20),
+            note="Candidates for each prompt, of which the `n` likeliest are returned.",
+            source="O-1",
+        ),
+        Field(
+            name="logprobs",
+            value=Integer(low=0, high=20),
+            note="Log probabilities of the tokens and of this many alternatives.",
+            source="1.5",
+        ),
+        Field(
+            name="echo",
+            value=Boolean(),
+            default=False,
+            note="Begin the text with the prompt; with `logprobs` the prompt is scored.",
+            source="1.6",
+        ),
+        Field(
+            name="suffix",
+            value=Text(empty_is_absent=True),
+            note="Text after the completion, for models that can fill in the middle.",
+            source="1.10",
+        ),
+        *STREAM,
+    ),
+    rules=(
+        Product(param="prompt", items="prompts", times=("n", "best_of"), most=MOST_CHOICES),
+        Rule(
+            param="max_tokens",
+            refuse_if=(Condition("max_tokens", Is.EQUAL, 0), Condition("echo", Is.FALSE)),
+            message="'max_tokens' must be at least 1; 0 is only taken together with 'echo'.",
+        ),
+        Rule(
+            param="best_of",
+            refuse_if=(Condition("best_of", Is.BELOW, other="n"),),
+            message="'best_of' must be at least 'n'.",
+        ),
+        Rule(
+            param="best_of",
+            refuse_if=(Condition("stream", Is.TRUE), Condition("best_of", Is.ABOVE, other="n")),
+            message="'best_of' above 'n' cannot be streamed: the best is known at the end only.",
+        ),
+        Rule(
+            param="suffix",
+            refuse_if=(Condition("suffix", Is.GIVEN), Condition("echo", Is.TRUE)),
+            message="'suffix' and 'echo' exclude each other.",
+        ),
+        MIN_OVER_MAX,
+        STREAM_OPTIONS_ALONE,
+    ),
+)
+_CHAT: Final = Surface(
+    name="chat",
+    method="POST",
+    path="/chat/completions",
+    about="Continue a conversation with the model's reply.",
+    fields=(
+        MODEL,
+        *CONVERSATION,
+        Field(
+            name="max_completion_tokens",
+            aliases=("max_tokens",),
+            value=Integer(low=1, high=MOST_TOKENS),
+            target="max_tokens",
+            note="The most tokens to generate; absent: to the end of the context.",
+            source="O-2",
+        ),
+        *SAMPLING,
+        Field(
+            name="logprobs",
+            value=Boolean(),
+            default=False,
+            note="Log probabilities of the generated tokens.",
+            source="2",
+        ),
+        Field(
+            name="top_logprobs",
+            value=Integer(low=0, high=20),
+            note="With `logprobs`: this many alternatives.",
+            source="2",
+        ),
+        Field(
+            name="tool_choice",
+            value=ToolChoice(),
+            note="Whether the model calls a function: `none`, `auto`, `required`, or one by name.",
+            source="O-2",
+        ),
+        Field(
+            name="parallel_tool_calls",
+            value=Boolean(),
+            default=True,
+            note="Whether a reply may hold several calls.",
+            source="O-2",
+        ),
+        Field(
+            name="separate_reasoning",
+            value=Boolean(),
+            default=True,
+            note="false: reasoning goes into `content`.",
+            source="O-3",
+        ),
+        Field(
+            name="response_format",
+            value=Object(
+                fields=(
+                    Field(
+                        name="type",
+                        value=Choice(
+                            values=("text",),
+                            refused={"json_object": _NO_CONSTRAINTS, "json_schema": _NO_CONSTRAINTS},
+                        ),
+                        required=True,
+                        note="Only `text` so far.",
+                    ),
+                )
+            ),
+            note="The form of the reply.",
+            source="O-2",
+        ),
+        Field(
+            name="modalities",
+            value=ListOf(
+                item=Choice(values=("text",), refused={"audio": "Leave 'audio' out."}), least=1, most=2
+            ),
+            note="Only `text`.",
+            source="O-2",
+        ),
+        Field(name="audio", action=Action.REJECT, note="Replies are text: leave 'audio' out.", source="O-2"),
+        Field(
+            name="functions", action=Action.REJECT, note="Functions are declared in 'tools' now.", source="2"
+        ),
+        Field(name="function_call", action=Action.REJECT, note="Use 'tools' and 'tool_choice'.", source="2"),
+        *STREAM,
+    ),
+    rules=(
+        Rule(
+            param="top_logprobs",
+            refuse_if=(Condition("top_logprobs", Is.GIVEN), Condition("logprobs", Is.FALSE)),
+            message="'top_logprobs' is only taken together with 'logprobs': true.",
+        ),
+        MIN_OVER_MAX,
+        CONTINUE_OR_OPEN,
+        NamedTool(),
+        STREAM_OPTIONS_ALONE,
+    ),
+)
+
+_MODELS: Final = Surface(
+    name="models", method="GET", path="/models", about="The models that this key may use."
+)
+_ONE_MODEL: Final = Surface(name="model", method="GET", path="/models/{model}", about="One model.")
+_TOKENIZE: Final = Surface(
+    name="tokenize",
+    method="POST",
+    path="/tokenize",
+    at_root=True,
+    about="A text, or a conversation as it is rendered, as token IDs.",
+    fields=(
+        ANY_MODEL,
+        Field(name="prompt", value=Text(), note="The text. Either `prompt` or `messages`.", source="1.12"),
+        Field(
+            name="add_special_tokens",
+            value=Boolean(),
+            default=True,
+            note="Whether a text gets the BOS token of models that have one.",
+            source="1.12",
+        ),
+        *[msgspec.structs.replace(field, required=False) for field in CONVERSATION],
+    ),
+    rules=(
+        Rule(
+            param="prompt",
+            refuse_if=(Condition("prompt", Is.GIVEN), Condition("messages", Is.GIVEN)),
+            message="'prompt' and 'messages' exclude each other.",
+        ),
+        Rule(
+            param="prompt",
+            refuse_if=(Condition("prompt", Is.ABSENT), Condition("messages", Is.ABSENT)),
+            message="'prompt' (or 'messages') is required.",
+        ),
+        CONTINUE_OR_OPEN,
+    ),
+)
+_DETOKENIZE: Final = Surface(
+    name="detokenize",
+    method="POST",
+    path="/detokenize",
+    at_root=True,
+    about="Token IDs as text, control tokens spelled out.",
+    fields=(
+        ANY_MODEL,
+        Field(
+            name="tokens",
+            value=TokenIds(most=4_000_000),
+            required=True,
+            note="The token IDs.",
+            source="1.12",
+        ),
+    ),
+)
+_TOKENIZER_INFO: Final = Surface(
+    name="tokenizer_info",
+    method="GET",
+    path="/tokenizer_info",
+    at_root=True,
+    about="The special tokens and the chat template of a model.",
+)
+_RENDER: Final = Surface(
+    name="render",
+    method="POST",
+    path="/render",
+    at_root=True,
+    about="The prompt of a conversation: token IDs, their text, and the token IDs that end the reply.",
+    fields=(ANY_MODEL, *CONVERSATION),
+    rules=(CONTINUE_OR_OPEN,),
+)
+
+_REQUEST, _SERVER, _BUSY = "invalid_request_error", "server_error", "service_unavailable"
+_ERRORS: Final = {
+    Kind.INVALID_KEY: ErrorRow(401, "authentication_error", "invalid_api_key"),
+    Kind.TENANT_SUSPENDED: ErrorRow(403, "permission_error", "tenant_suspended"),
+    Kind.MODEL_NOT_ALLOWED: ErrorRow(404, _REQUEST, "model_not_found"),
+    Kind.AGREEMENT_REQUIRED: ErrorRow(403, "permission_error", "agreement_required"),
+    Kind.UNKNOWN_MODEL: ErrorRow(404, _REQUEST, "model_not_found"),
+    Kind.UNKNOWN_ROUTE: ErrorRow(404, _REQUEST, "unknown_url"),
+    Kind.METHOD_NOT_ALLOWED: ErrorRow(405, _REQUEST, "method_not_allowed"),
+    Kind.INVALID_REQUEST: ErrorRow(400, _REQUEST, "invalid_request"),
+    Kind.CONTEXT_LENGTH_EXCEEDED: ErrorRow(400, _REQUEST, "context_length_exceeded"),
+    Kind.BODY_TOO_LARGE: ErrorRow(413, _REQUEST, "request_entity_too_large"),
+    Kind.HEADERS_TOO_LARGE: ErrorRow(431, _REQUEST, "request_header_fields_too_large"),
+    Kind.REQUEST_TIMEOUT: ErrorRow(408, _REQUEST, "request_timeout"),
+    Kind.SURFACE_UNSUPPORTED: ErrorRow(400, _REQUEST, "endpoint_not_supported_for_model"),
+    Kind.INSUFFICIENT_BALANCE: ErrorRow(402, "billing_error", "insufficient_balance"),
+    Kind.PAYMENT_REQUIRED: ErrorRow(402, "billing_error", "payment_required"),
+    Kind.BUDGET_EXCEEDED: ErrorRow(429, "billing_error", "budget_exceeded"),
+    Kind.RATE_LIMITED: ErrorRow(429, "rate_limit_error", "rate_limit_exceeded"),
+    Kind.ENGINE_FULL: ErrorRow(503, _BUSY, "engine_full"),
+    Kind.ENGINE_STARTING: ErrorRow(503, _BUSY, "engine_starting"),
+    Kind.ENGINE_FAILED: ErrorRow(503, _BUSY, "engine_failed"),
+    Kind.UPSTREAM_RATE_LIMITED: ErrorRow(429, "rate_limit_error", "upstream_rate_limited"),
+    Kind.UPSTREAM_UNAVAILABLE: ErrorRow(503, _BUSY, "upstream_unavailable"),
+    Kind.UPSTREAM_TIMEOUT: ErrorRow(504, _SERVER, "upstream_timeout"),
+    Kind.DEADLINE_EXCEEDED: ErrorRow(504, _SERVER, "deadline_exceeded"),
+    Kind.CANCELLED: ErrorRow(499, _REQUEST, "request_cancelled"),
+    Kind.CONTENT_BLOCKED_INPUT: ErrorRow(400, _REQUEST, "content_blocked"),
+    Kind.CONTENT_BLOCKED_OUTPUT: ErrorRow(400, _REQUEST, "content_blocked"),
+    Kind.IDEMPOTENCY_CONFLICT: ErrorRow(409, _REQUEST, "idempotency_conflict"),
+    Kind.TOOL_CHOICE_BROKEN: ErrorRow(422, _REQUEST, "tool_choice_broken"),
+    Kind.STORE_DOWN: ErrorRow(503, _BUSY, "store_down"),
+    Kind.INTERNAL: ErrorRow(500, _SERVER, "internal_error"),
+}
+
+OPENAI: Final = Dialect(
+    name="openai",
+    title="OpenAI",
+    about="The default. The whole OpenAI shape, and what the other dialects add to it.",
+    surfaces={
+        surface.name: surface
+        for surface in (
+            _COMPLETIONS,
+            _CHAT,
+            _MODELS,
+            _ONE_MODEL,
+            _TOKENIZE,
+            _DETOKENIZE,
+            _TOKENIZER_INFO,
+            _RENDER,
+        )
+    },
+    errors=_ERRORS,
+    auth=(Auth.BEARER, Auth.X_API_KEY),
+    references=(
+        Reference(
+            pattern=r"(?P<base>.+):peft:\d{1,9}",
+            example="org/Name:peft:8192",
+            note="The base model; the length is not needed here.",
+        ),
+        Reference(
+            pattern=r"(?P<checkpoint>tinker://.+)",
+            example="tinker://RUN/sampler_weights/NAME",
+            note="A checkpoint, which knows its base model.",
+        ),
+        Reference(
+            pattern=r"(?P<base>[^;]+?)(:peft:\d{1,9})?;(?P<checkpoint>.+)",
+            example="BASE;tinker://RUN/sampler_weights/NAME",
+            note="A checkpoint of a base model.",
+        ),
+    ),
+    notes=(
+        "`text_offset` counts Unicode code points into the choice's own `text`, from 0.",
+        "Log probabilities are raw (temperature 1, before bias, penalties, truncation) and at least -9999.",
+        "A partial character is spelled `bytes:\\xf0\\x9f` in `tokens` and `top_logprobs`.",
+        "Tokens cut away by a stop string keep their entries in `token_ids` and `logprobs`; the text is cut.",
+        "A trailing assistant message is continued only with `continue_final_message`.",
+        "`max_completion_tokens` goes before `max_tokens`.",
+        "Where `reasoning_content` is null the model reasoned nothing that could be told apart.",
+    ),
+)

@@ -1,0 +1,204 @@
+"""What a dialect is: data that the interpreter reads. No code of a dialect runs.
+
+A dialect says how a request is read (fields, rules across fields), how a failure is shown, and
+what a response looks like. Another dialect is another module of data; where the data cannot say
+something, a column is added here for all of them. No code asks for a dialect's name.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from onward.core.failure import FailureKind
+from onward.dialects.values import Value
+
+
+class Action(StrEnum):
+    """What happens to a field that the caller sent."""
+
+    ACCEPT = "accept"
+    IGNORE = "ignore"
+    """Listed for the documentation: read by nobody, like every field that is not listed."""
+    REJECT = "reject"
+    """400, which says why. null is not sent."""
+
+
+class Field(msgspec.Struct, frozen=True, kw_only=True):
+    """A field of a request body. null is absent, for every field."""
+
+    name: str
+    note: str
+    """For the documentation; of a rejected field: the message, which says what to do instead."""
+    value: Value | None = None
+    """None only for fields that are not read."""
+    action: Action = Action.ACCEPT
+    target: str | None = None
+    """Its name in the neutral request; None: the same."""
+    aliases: tuple[str, ...] = ()
+    """Other names of it, read if no name before it was sent."""
+    default: Any = None
+    required: bool = False
+    source: str = ""
+    """The statement or rule it comes from."""
+
+
+class Is(StrEnum):
+    """What a condition asks of a field's value."""
+
+    GIVEN = "given"
+    ABSENT = "absent"
+    TRUE = "true"
+    FALSE = "false"
+    """False or absent."""
+    EQUAL = "equal"
+    BELOW = "below"
+    ABOVE = "above"
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """A test of one field of the neutral request, against a value or against another field."""
+
+    field: str
+    test: Is
+    value: Any = None
+    other: str | None = None
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """A combination that is refused: all its conditions hold."""
+
+    param: str
+    refuse_if: tuple[Condition, ...]
+    message: str
+
+
+class Product(msgspec.Struct, frozen=True, kw_only=True):
+    """A bound on prompts times choices: the count of `items` times the largest of `times`."""
+
+    param: str
+    items: str
+    times: tuple[str, ...]
+    most: int
+
+
+class NamedTool(msgspec.Struct, frozen=True, kw_only=True):
+    """`choice` needs tools unless it leaves them alone, and a function it names is one of them."""
+
+    choice: str = "tool_choice"
+    tools: str = "tools"
+
+
+class Surface(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A route of a dialect and what its body may hold."""
+
+    name: str
+    method: str
+    path: str
+    """Below the mount; ``{model}`` may hold slashes."""
+    about: str
+    at_root: bool = False
+    """Whether it also stands at the root of the server, beside the mount."""
+    fields: tuple[Field, ...] = ()
+    rules: tuple[Rule | Product | NamedTool, ...] = ()
+    constants: dict[str, Any] = {}
+    """Values of the neutral request that no caller sets."""
+
+
+class ErrorRow(msgspec.Struct, frozen=True):
+    """What a caller sees of one kind of failure."""
+
+    status: int
+    type: str
+    code: str | None
+    message: str | None = None
+    """Shown in place of the failure's own message, where that says too much."""
+
+
+class UsageWhen(StrEnum):
+    """When a stream ends with a usage event."""
+
+    ASKED = "asked"
+    ALWAYS = "always"
+
+
+class Stream(msgspec.Struct, frozen=True, kw_only=True):
+    """How events are framed. Usage is an event of its own, without choices, before `done`."""
+
+    usage: UsageWhen = UsageWhen.ASKED
+    null_usage: bool = True
+    """Whether other events say ``"usage": null`` where usage was asked for."""
+    done: bytes = b"data: [DONE]\n\n"
+    keep_alive: bytes = b": keep-alive\n\n"
+    keep_alive_s: int = 15
+    """Seconds of silence before `keep_alive` is sent."""
+    first_content: str | None = ""
+    """`content` of a chat's first delta, which holds the role."""
+    delta_keys: tuple[str, ...] = ()
+    """Keys that every chat delta has, null when it brings nothing new of them."""
+    error_keys: tuple[str, ...] = ("message", "type", "param", "code")
+
+
+class Response(msgspec.Struct, frozen=True, kw_only=True):
+    """The shape of what is answered."""
+
+    message_keys: tuple[str, ...] = ("role", "content", "refusal", "reasoning_content")
+    """Keys that every chat message has, in this order, null when there is nothing."""
+    error_keys: tuple[str, ...] = ("message", "type", "param", "code")
+    completion_id: str = "cmpl-"
+    chat_id: str = "chatcmpl-"
+
+
+class Auth(StrEnum):
+    """Where a caller's key is looked for."""
+
+    BEARER = "Authorization: Bearer"
+    X_API_KEY = "x-api-key"
+
+
+class HeaderValue(StrEnum):
+    """What a response header of a dialect holds."""
+
+    REQUEST_ID = "request id"
+    PROVIDER_CLASS = "provider class"
+    CONFIG_VERSION = "config version"
+    IDEMPOTENCY_KEY = "idempotency key"
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """A header that responses carry."""
+
+    name: str
+    value: HeaderValue
+    on_failures: bool = True
+
+
+class Reference(msgspec.Struct, frozen=True, kw_only=True):
+    """A form of model reference: a pattern over the whole of it.
+
+    Its named groups `base` and `checkpoint` are the parts that count.
+    """
+
+    pattern: str
+    example: str
+    note: str
+
+
+class Dialect(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """An API that we speak."""
+
+    name: str
+    title: str
+    about: str
+    surfaces: dict[str, Surface]
+    errors: dict[FailureKind, ErrorRow]
+    response: Response = Response()
+    stream: Stream = Stream()
+    headers: tuple[Header, ...] = ()
+    auth: tuple[Auth, ...] = (Auth.BEARER,)
+    references: tuple[Reference, ...] = ()
+    """Tried in order; a reference that none matches is a plain model ID."""
+    retry_after: int = 1
+    """Seconds in `Retry-After` on 429 and 503 where the failure names none."""
+    notes: tuple[str, ...] = ()
+    """Choices worth telling the reader of ``docs/dialects.md``."""

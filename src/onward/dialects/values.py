@@ -1,0 +1,154 @@
+"""The types of a dialect's fields, as data: what JSON value a field takes and within what bounds.
+
+Numbers are strict: a boolean is no number, ``5.0`` and ``"5"`` are no integers. A bound that a
+dialect's page does not name is still set here, as nothing a caller sends may be unbounded.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from onward.dialects.schema import Field
+
+INT32_HIGH = 2**31 - 1
+INT64_LOW, INT64_HIGH = -(2**63), 2**63 - 1
+LONGEST_TEXT = 64 * 1024 * 1024
+"""Characters of a text that only the bound on bodies limits."""
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True):
+    """A type of field values."""
+
+
+class Boolean(Value, frozen=True, kw_only=True):
+    """true or false."""
+
+
+class Integer(Value, frozen=True, kw_only=True):
+    """A whole number written without a fraction, `low` to `high`."""
+
+    low: int
+    high: int
+    zero_if_below: int | None = None
+    """Values below this one mean 0: `top_k` -1 is the same as 0."""
+
+
+class Number(Value, frozen=True, kw_only=True):
+    """A finite number, `low` to `high`."""
+
+    low: float
+    high: float
+    above_low: bool = False
+    """Whether `low` itself is outside the range."""
+
+
+class Text(Value, frozen=True, kw_only=True):
+    """A string of `shortest` to `longest` characters."""
+
+    shortest: int = 0
+    longest: int = LONGEST_TEXT
+    empty_is_absent: bool = False
+
+
+class Choice(Value, frozen=True, kw_only=True):
+    """One of some strings."""
+
+    values: tuple[str, ...]
+    refused: dict[str, str] = {}
+    """Strings that the dialect knows but this server does not serve: why, and what to do."""
+
+
+class AnyOf(Value, frozen=True, kw_only=True):
+    """A value of one of several types, told apart by their JSON types."""
+
+    values: tuple[Value, ...]
+
+
+class ListOf(Value, frozen=True, kw_only=True):
+    """An array of `least` to `most` values of one type."""
+
+    item: Value
+    least: int = 0
+    most: int
+
+
+class Object(Value, frozen=True, kw_only=True):
+    """An object with fields of its own; unknown ones are ignored."""
+
+    fields: "tuple[Field, ...]"
+
+
+class AnyObject(Value, frozen=True, kw_only=True):
+    """Any object, kept as it is."""
+
+
+class Prompts(Value, frozen=True, kw_only=True):
+    """A prompt, or an array of at most `most` of them: texts, or arrays of token IDs."""
+
+    most: int
+    token_ids: bool = True
+    """Whether token IDs are taken."""
+
+
+class TokenIds(Value, frozen=True, kw_only=True):
+    """An array of token IDs. Whether the model has them is checked later."""
+
+    least: int = 0
+    most: int
+
+
+class Stops(Value, frozen=True, kw_only=True):
+    """Stop sequences: a string, an array of strings, or an array of token IDs."""
+
+    most: int
+    """Strings in an array."""
+    token_ids: int
+    """Token IDs in an array; 0: none are taken."""
+    longest: int
+    """Bytes of all strings together, in UTF-8."""
+
+
+class LogitBias(Value, frozen=True, kw_only=True):
+    """An object of token IDs, written as strings, to numbers."""
+
+    low: float
+    high: float
+    most: int
+
+
+class Messages(Value, frozen=True, kw_only=True):
+    """A conversation."""
+
+    roles: tuple[str, ...]
+    most: int
+    most_parts: int
+    longest_image: int
+    """Bytes of an image inside a data URL, once decoded."""
+    bare_assistant: bool = False
+    """Whether an assistant message may hold nothing at all."""
+
+
+class Tools(Value, frozen=True, kw_only=True):
+    """Functions that the model may call. An empty array is the same as none."""
+
+    most: int
+
+
+class ToolChoice(Value, frozen=True, kw_only=True):
+    """``none``, ``auto``, ``required``, or a function by name."""
+
+
+def json_type(value: Any) -> str:
+    """The name of a value's JSON type, with its article, as a message says it."""
+    if value is None:
+        return "null"
+    if value is True or value is False:
+        return "a boolean"
+    if isinstance(value, int):
+        return "an integer"
+    if isinstance(value, float):
+        return "a number"
+    if isinstance(value, str):
+        return "a string"
+    return "an array" if isinstance(value, list) else "an object"

@@ -1,0 +1,85 @@
+"""The models of a configuration, by what callers call them."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from onward.core.failure import Failure, FailureKind, excerpt
+from onward.core.reference import ModelReference
+
+_NAMED_IN_A_MESSAGE: Final = 5
+
+
+class Price(msgspec.Struct, frozen=True, kw_only=True):
+    """Prices per million tokens, in units of 10^-9 of the currency."""
+
+    input: int
+    cached_input: int
+    output: int
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True):
+    """A model as callers see it, whoever runs it."""
+
+    id: str
+    aliases: tuple[str, ...] = ()
+    repo: str | None = None
+    """Public repo ID: picks the renderer, checks the base of checkpoints."""
+    kind: str = "instruct"
+    """base, instruct, hybrid or reasoning."""
+    capabilities: frozenset[str] = frozenset({"completions", "chat"})
+    """Of completions, chat, tools, images."""
+    context_length: int
+    default_max_tokens: int | None = None
+    """Where the dialect lets the model decide."""
+    price: Price | None = None
+    """None: not priced, and refused where money is counted."""
+    created: int = 0
+    """Unix seconds."""
+    owned_by: str = "onward"
+    agreement: bool = False
+    """Whether a tenant must have accepted its terms first."""
+
+
+class Catalog:
+    """Every model, in the order of the configuration. The first one is the default."""
+
+    def __init__(self, models: Iterable[Model]) -> None:
+        """ValueError if two models share a name."""
+        self._models = {model.id: model for model in models}
+        self._by_name = dict(self._models)
+        for model in self._models.values():
+            for alias in model.aliases:
+                other = self._by_name.setdefault(alias, model)
+                if other is not model:
+                    raise ValueError(f"the alias '{alias}' of '{model.id}' already names '{other.id}'")
+
+    def __iter__(self) -> Iterator[Model]:
+        return iter(self._models.values())
+
+    def __len__(self) -> int:
+        return len(self._models)
+
+    def find(self, reference: ModelReference) -> Model:
+        """The model of a reference. Raises `Failure` (UNKNOWN_MODEL)."""
+        model = self._by_name.get(reference.base) if reference.base else None
+        if model is None or reference.checkpoint is not None:
+            raise self._unknown(reference.text)
+        return model
+
+    def find_or_first(self, reference: ModelReference) -> Model:
+        """The same, but the first model where the caller named none (O-4)."""
+        if not reference.text and self._models:
+            return next(iter(self))
+        return self.find(reference)
+
+    def _unknown(self, text: str) -> Failure:
+        names = [f"'{excerpt(model.id)}'" for model in list(self)[:_NAMED_IN_A_MESSAGE]]
+        more = len(self) - len(names)
+        known = ", ".join(names) + (f" and {more} more: see /models" if more > 0 else "")
+        return Failure(
+            FailureKind.UNKNOWN_MODEL,
+            f"The model '{excerpt(text)}' does not exist here. There is {known or 'no model at all'}.",
+            param="model",
+        )

@@ -1,0 +1,49 @@
+"""Failures as a dialect shows them: a status, headers and a body, or an event of a stream."""
+
+from typing import Any, Final
+
+import msgspec
+
+from onward.core.failure import Failure
+from onward.dialects.schema import Dialect, ErrorRow
+
+_RETRIED: Final = frozenset({429, 503})
+_JSON: Final[tuple[bytes, bytes]] = (b"content-type", b"application/json")
+
+
+class EncodedFailure(msgspec.Struct, frozen=True):
+    """A response that says what went wrong."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
+def encode_failure(dialect: Dialect, failure: Failure) -> EncodedFailure:
+    """The response of a failure that happened before the first byte."""
+    row = dialect.errors[failure.kind]
+    headers: list[tuple[bytes, bytes]] = [_JSON]
+    if row.status in _RETRIED:
+        seconds = dialect.retry_after if failure.retry_after is None else failure.retry_after
+        headers.append((b"retry-after", b"%d" % seconds))
+    if row.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    body = {"error": _error(row, failure, dialect.response.error_keys)}
+    return EncodedFailure(row.status, headers, msgspec.json.encode(body))
+
+
+def failure_event(dialect: Dialect, failure: Failure) -> bytes:
+    """The event of a failure in the middle of a stream. Nothing follows it (TH-12)."""
+    row = dialect.errors[failure.kind]
+    error = _error(row, failure, dialect.stream.error_keys)
+    return b"data: " + msgspec.json.encode({"error": error}) + b"\n\n"
+
+
+def _error(row: ErrorRow, failure: Failure, keys: tuple[str, ...]) -> dict[str, Any]:
+    every = {
+        "message": row.message or failure.message,
+        "type": row.type,
+        "param": failure.param,
+        "code": row.code,
+    }
+    return {key: every[key] for key in keys}

@@ -1,0 +1,22 @@
+"""Token counts as every surface shows them."""
+
+from typing import Any
+
+import msgspec
+
+from onward.core.usage import Usage
+
+
+def usage_fields(usage: Usage) -> dict[str, Any]:
+    """The `usage` object."""
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+    }
+
+
+def usage_json(usage: Usage) -> bytes:
+    """The `usage` object, encoded."""
+    return msgspec.json.encode(usage_fields(usage))
