@@ -35,8 +35,8 @@ def build(metadata: Mapping[str, Any]) -> tuple[Vocabulary, Tokenizer]:
     if model is None:
         raise TokenizerError("the file names no tokenizer (tokenizer.ggml.model is missing)")
     raise TokenizerError(
-        f"tokenizers of the kind {model!r} are not supported; gpt2 (byte-level BPE), llama (SentencePiece BPE) "
-        "and gemma4 are"
+        f"tokenizers of the kind {model!r} are not supported; supported are gpt2 (byte-level BPE), "
+        "llama (SentencePiece BPE) and gemma4"
     )
 
 
@@ -45,7 +45,8 @@ def _byte_level(metadata: Mapping[str, Any]) -> tuple[Vocabulary, Tokenizer]:
     pretokenizer = PRETOKENIZERS.get(str(name))
     if pretokenizer is None:
         raise TokenizerError(
-            f"the pre-tokenizer {str(name)[:40]!r} (tokenizer.ggml.pre) is not known; known: {', '.join(PRETOKENIZERS)}"
+            f"the pre-tokenizer {str(name)[:40]!r} (tokenizer.ggml.pre) is not known; "
+            f"known are {', '.join(PRETOKENIZERS)}"
         )
     vocabulary = from_metadata(metadata, add_bos=pretokenizer.add_bos, byte_letters=True)
     ids = reachable_ids(vocabulary)
@@ -88,7 +89,9 @@ def _spaced(
     vocabulary: Vocabulary, ids: dict[str, int], merges: list[tuple[str, str]], *, prefix: bool
 ) -> Tokenizer:
     """A merger over plain text with a mark for spaces and tokens for lone bytes."""
-    unknown = next((name for name, id in ids.items() if vocabulary.kinds.get(id) is TokenKind.UNKNOWN), None)
+    unknown = next(
+        (name for name, token in ids.items() if vocabulary.kinds.get(token) is TokenKind.UNKNOWN), None
+    )
     merger = Tokenizer(models.BPE(ids, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True))
     replace = normalizers.Replace(" ", SPACE_MARK)
     merger.normalizer = (
@@ -101,9 +104,11 @@ def reachable_ids(vocabulary: Vocabulary) -> dict[str, int]:
     """Names of all tokens for the merger; marks, empty and repeated tokens under hidden names."""
     marks = set(vocabulary.marks.values())
     ids: dict[str, int] = {}
-    for id, text in enumerate(vocabulary.tokens):
-        hidden = id in marks or not text or text in ids or (not text.isprintable() and _has_surrogates(text))
-        ids[_HIDDEN.format(id) if hidden else text] = id
+    for token, text in enumerate(vocabulary.tokens):
+        hidden = (
+            token in marks or not text or text in ids or (not text.isprintable() and _has_surrogates(text))
+        )
+        ids[_HIDDEN.format(token) if hidden else text] = token
     return ids
 
 
@@ -113,9 +118,9 @@ def _has_surrogates(text: str) -> bool:
 
 def _with_words(merger: Tokenizer, vocabulary: Vocabulary) -> Tokenizer:
     """Tokens added by hand that are ordinary text come before the merges."""
-    words = [AddedToken(vocabulary.tokens[id], normalized=False) for id in vocabulary.words]
+    words = [AddedToken(vocabulary.tokens[token], normalized=False) for token in vocabulary.words]
     if words:
-        merger.add_tokens(words)
+        merger.add_tokens(words)  # pyright: ignore[reportUnknownMemberType]
     return merger
 
 
@@ -135,11 +140,11 @@ def _merges_of_scores(
 ) -> list[tuple[str, str]]:
     """Every way to make a token of two others, the token with the best score first."""
     merges: list[tuple[float, int, str, str]] = []
-    for text, id in ids.items():
-        if len(text) < 2 or id in vocabulary.kinds:
+    for text, token in ids.items():
+        if len(text) < 2 or token in vocabulary.kinds:
             continue
         merges.extend(
-            (-scores[id], cut, text[:cut], text[cut:])
+            (-scores[token], cut, text[:cut], text[cut:])
             for cut in range(1, len(text))
             if text[:cut] in ids and text[cut:] in ids
         )

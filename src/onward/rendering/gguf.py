@@ -48,7 +48,7 @@ def read_metadata(buffer: bytes | bytearray | memoryview) -> dict[str, GgufValue
     with memoryview(buffer) as view, view.cast("B") as octets:
         if len(octets) < 24:
             raise GgufError("the file is too short to be a GGUF")
-        if octets[:4] != b"GGUF":
+        if octets[:4].tobytes() != b"GGUF":
             raise GgufError("the file is no GGUF: it does not begin with the letters GGUF")
         version, _tensors, pairs = struct.unpack_from("<IQQ", octets, 4)
         if version not in {2, 3}:

@@ -151,7 +151,7 @@ class TokenPath:
 
 def entry_of(tokenizer: Tokenizer, token: ScoredToken, offset: int) -> TokenEntry:
     """A token's log probabilities as a caller reads them."""
-    top = None if token.top is None else [tokenizer.spell(id, logprob) for id, logprob in token.top]
+    top = None if token.top is None else [tokenizer.spell(*alternative) for alternative in token.top]
     return TokenEntry(tokenizer.spell(token.id, token.logprob), top, offset)
 
 
@@ -170,7 +170,7 @@ def prompt_delta(
     delta = ChoiceDelta(index=index, text=tokenizer.decode(ids))
     if not want_entries:
         return delta
-    tokens = scored if scored is not None else [ScoredToken(id) for id in ids]
+    tokens = scored if scored is not None else [ScoredToken(token) for token in ids]
     path = TokenPath(tokenizer, index=index, stops=[], end_token_ids=(), want_entries=True, want_ids=False)
     for token in tokens:
         path.push(token)

@@ -32,6 +32,7 @@ class Tokenizer:
         self._merger = merger
         self._space_prefix = space_prefix
         self.marks: Final = Marks(vocabulary.marks)
+        self._strip_after = vocabulary.strip_after
         self._mark_ids = frozenset(self.marks.ids.values())
         self.vocab_size: Final = len(vocabulary.tokens)
         self.bos_id: Final = vocabulary.bos_id
@@ -53,11 +54,18 @@ class Tokenizer:
             return []
         if not control:
             return self._merge(text)
+        return self.encode_pieces(self.marks.split(text))
+
+    def encode_pieces(self, pieces: Iterable[str | int]) -> list[int]:
+        """The IDs of runs of text, in which no mark is seen, and of the marks between them."""
         ids: list[int] = []
-        for piece in self.marks.split(text):
+        for piece in pieces:
             if isinstance(piece, int):
                 ids.append(piece)
-            else:
+                continue
+            if self._strip_after and ids and ids[-1] in self._strip_after:
+                piece = piece.lstrip(" \t\n\v\f\r")  # noqa: PLW2901 - the run, less what the mark swallows
+            if piece:
                 ids += self._merge(piece)
         return ids
 
@@ -97,7 +105,7 @@ class Tokenizer:
         The space that some vocabularies put before a text's first word is taken away again.
         """
         ids = list(ids)
-        pieces = [self.token_bytes(id) for id in ids]
+        pieces = [self.token_bytes(token) for token in ids]
         dropped = self.dropped_space(ids)
         if dropped is not None:
             pieces[dropped] = pieces[dropped][1:]
@@ -107,51 +115,53 @@ class Tokenizer:
         """Which of `ids` begins with a space that was put before the text's first word, if any."""
         if not self._space_prefix:
             return None
-        first = next((place for place, id in enumerate(ids) if id not in self._mark_ids), len(ids))
+        first = next((place for place, token in enumerate(ids) if token not in self._mark_ids), len(ids))
         return first if first < len(ids) and self.token_bytes(ids[first])[:1] == b" " else None
 
-    def token_bytes(self, id: int) -> bytes:
+    def token_bytes(self, token: int) -> bytes:
         """A token's own bytes; of a control token its spelling in UTF-8.
 
         Nothing for an ID that the vocabulary lacks: models may have more rows than tokens.
         """
-        if not 0 <= id < self.vocab_size:
+        if not 0 <= token < self.vocab_size:
             return b""
-        data = self._bytes[id]
+        data = self._bytes[token]
         if data is None:
-            kind = self._vocabulary.kinds.get(id, TokenKind.NORMAL)
-            data = self._bytes[id] = self._vocabulary.spelling.bytes_of(self._vocabulary.tokens[id], kind)
+            kind = self._vocabulary.kinds.get(token, TokenKind.NORMAL)
+            data = self._bytes[token] = self._vocabulary.spelling.bytes_of(
+                self._vocabulary.tokens[token], kind
+            )
         return data
 
-    def text_of(self, id: int) -> str | None:
+    def text_of(self, token: int) -> str | None:
         """A token's own text; None if its bytes are no complete UTF-8."""
-        text = self._texts[id] if 0 <= id < self.vocab_size else ""
+        text = self._texts[token] if 0 <= token < self.vocab_size else ""
         if text is None:
             try:
-                text = self._texts[id] = self.token_bytes(id).decode()
+                text = self._texts[token] = self.token_bytes(token).decode()
             except UnicodeDecodeError:
                 return None
         return text
 
-    def is_control(self, id: int) -> bool:
+    def is_control(self, token: int) -> bool:
         """Whether the token is a control token: it has no text, only a name."""
-        return self._vocabulary.kinds.get(id) in _MARK_KINDS
+        return self._vocabulary.kinds.get(token) in _MARK_KINDS
 
     def control_id(self, text: str) -> int | None:
         """The mark that `text` is exactly the spelling of."""
         return self.marks.ids.get(text)
 
-    def spelling(self, id: int) -> str:
+    def spelling(self, token: int) -> str:
         r"""How a token is written out: its text, or ``bytes:\xf0\x9f`` if it is a part of one."""
-        text = self.text_of(id)
-        return text if text is not None else _spelled_bytes(self.token_bytes(id))
+        text = self.text_of(token)
+        return text if text is not None else _spelled_bytes(self.token_bytes(token))
 
-    def spell(self, id: int, logprob: float | None) -> TokenSpelling:
+    def spell(self, token: int, logprob: float | None) -> TokenSpelling:
         """The token with its log probability (floored at -9999), as a caller reads it."""
         if logprob is not None and not logprob > LOGPROB_FLOOR:
             logprob = LOGPROB_FLOOR
         return TokenSpelling(
-            id, self.spelling(id), None if self.is_control(id) else self.token_bytes(id), logprob
+            token, self.spelling(token), None if self.is_control(token) else self.token_bytes(token), logprob
         )
 
     def _merge(self, text: str) -> list[int]:
@@ -166,7 +176,7 @@ class Tokenizer:
 
 
 def _spelled_bytes(data: bytes) -> str:
-    """Printable ASCII as it is, other bytes as ``\\xNN``."""
+    """Printable ASCII as it is, other bytes in hexadecimal."""
     letters = [chr(byte) if 0x20 <= byte < 0x7F and byte != 0x5C else f"\\x{byte:02x}" for byte in data]
     return "bytes:" + "".join(letters)
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -67,23 +67,25 @@ class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
     pad_id: int | None = None
     add_bos: bool = False
     end_token_ids: frozenset[int] = frozenset()
+    strip_after: frozenset[int] = frozenset()
+    """Marks that swallow the white space behind them."""
 
     @property
     def marks(self) -> dict[str, int]:
         """The spellings that stand for a control token or another piece of markup."""
-        return {self.tokens[id]: id for id, kind in self.kinds.items() if self._is_mark(id, kind)}
+        return {self.tokens[token]: token for token, kind in self.kinds.items() if self._is_mark(token, kind)}
 
     @property
     def words(self) -> list[int]:
         """Tokens added by hand that are ordinary text, such as runs of spaces."""
         return [
-            id
-            for id, kind in self.kinds.items()
-            if kind is TokenKind.USER_DEFINED and not self._is_mark(id, kind) and self.tokens[id]
+            token
+            for token, kind in self.kinds.items()
+            if kind is TokenKind.USER_DEFINED and not self._is_mark(token, kind) and self.tokens[token]
         ]
 
-    def _is_mark(self, id: int, kind: TokenKind) -> bool:
-        text = self.tokens[id]
+    def _is_mark(self, token: int, kind: TokenKind) -> bool:
+        text = self.tokens[token]
         if kind in {TokenKind.CONTROL, TokenKind.UNKNOWN}:
             return bool(text)
         return kind is TokenKind.USER_DEFINED and not _MARKUP.isdisjoint(text)
@@ -97,17 +99,23 @@ def from_metadata(metadata: Mapping[str, Any], *, add_bos: bool, byte_letters: b
     known = {kind.value: kind for kind in TokenKind}
     listed = read.integers("token_type", count)
     kinds = {
-        id: known.get(kind, TokenKind.UNUSED) for id, kind in enumerate(listed) if kind != TokenKind.NORMAL
+        token: known.get(kind, TokenKind.UNUSED)
+        for token, kind in enumerate(listed)
+        if kind != TokenKind.NORMAL
     }
-    ids = {text: id for id, text in enumerate(tokens)}
+    ids = {text: token for token, text in enumerate(tokens)}
     sentencepiece = metadata.get("tokenizer.ggml.model") == "llama"
     bos = read.token_id("bos", count, 1 if sentencepiece else None)
     eos = read.token_id("eos", count, 2 if sentencepiece else None)
-    named = [id for id in (eos, read.token_id("eot", count), read.token_id("eom", count)) if id is not None]
+    named = [
+        token
+        for token in (eos, read.token_id("eot", count), read.token_id("eom", count))
+        if token is not None
+    ]
     fill = (read.token_id("fim_pad", count), read.token_id("fim_rep", count), read.token_id("fim_sep", count))
     ends = end_tokens(ids, named, fill)
-    for id in ends:
-        kinds[id] = TokenKind.CONTROL
+    for token in ends:
+        kinds[token] = TokenKind.CONTROL
     wants_bos = read.flag("add_bos_token", default=add_bos)
     return Vocabulary(
         tokens=tokens,
@@ -118,7 +126,20 @@ def from_metadata(metadata: Mapping[str, Any], *, add_bos: bool, byte_letters: b
         pad_id=read.token_id("padding", count),
         add_bos=wants_bos and bos is not None,
         end_token_ids=ends,
+        strip_after=_strip_after(metadata, kinds, ids),
     )
+
+
+def _strip_after(
+    metadata: Mapping[str, Any], kinds: dict[int, TokenKind], ids: dict[str, int]
+) -> frozenset[int]:
+    """Phi-3's marks swallow white space; a GGUF can tell them by the model's name alone."""
+    name = str(metadata.get("general.name", "")).lower()
+    if "phi-3" not in name and "phi3" not in name:
+        return frozenset()
+    marks = {TokenKind.CONTROL, TokenKind.USER_DEFINED, TokenKind.UNKNOWN}
+    plain = {ids.get(text) for text in ("<unk>", "<s>", "<|endoftext|>")}
+    return frozenset({token for token, kind in kinds.items() if kind in marks and token not in plain})
 
 
 class MetadataReader:
@@ -157,6 +178,8 @@ class MetadataReader:
         values = self._metadata.get(f"tokenizer.ggml.{name}")
         if values is None:
             return None
-        if not isinstance(values, list) or (values and not fits(values[0])):
-            raise TokenizerError(f"tokenizer.ggml.{name} is of the wrong type")
-        return values
+        if isinstance(values, list):
+            entries = cast("list[Any]", values)
+            if not entries or fits(entries[0]):
+                return entries
+        raise TokenizerError(f"tokenizer.ggml.{name} is of the wrong type")
