@@ -2,7 +2,7 @@
 
 Taken though no page asks for it: an assistant message without a `content` key; arguments of an
 earlier call that are an object or no JSON at all; `reasoning` beside `reasoning_content`; an
-`image_url` that is a bare string; the old `function` role and `function_call`. (wire-semantics 2)
+`image_url` that is a bare string; the old `function` role and `function_call`.
 """
 
 from typing import Any, cast
@@ -45,7 +45,7 @@ def _message(kind: Messages, value: Any, path: str) -> Message:
         text_at(name, f"{path}.name")
     if role == "assistant":
         return _assistant(kind, message, path, content, name)
-    if content is None:
+    if content is None and role not in kind.may_be_empty:
         raise invalid(f"{path}.content", f"'{path}.content' is required on a message of role '{role}'.")
     call_id = message.get("tool_call_id")
     if call_id is not None:
@@ -82,7 +82,7 @@ def _assistant(
     if refusal is not None:
         text_at(refusal, f"{path}.refusal")
         content = refusal if content is None else content
-    if content is None and not calls and reasoning is None and not kind.bare_assistant:
+    if content is None and not calls and reasoning is None and "assistant" not in kind.may_be_empty:
         raise invalid(
             f"{path}.content", f"'{path}.content' is required on an assistant message without 'tool_calls'."
         )

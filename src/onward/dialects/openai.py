@@ -60,7 +60,7 @@ _COMPLETIONS: Final = Surface(
             target="prompts",
             required=True,
             note="A text, token IDs, or an array of either. Token IDs are used as they are.",
-            source="1.1",
+            source="O-1",
         ),
         Field(
             name="prompt_chunks",
@@ -86,20 +86,20 @@ _COMPLETIONS: Final = Surface(
             name="logprobs",
             value=Integer(low=0, high=20),
             note="Log probabilities of the tokens and of this many alternatives.",
-            source="1.5",
+            source="O-1",
         ),
         Field(
             name="echo",
             value=Boolean(),
             default=False,
             note="Begin the text with the prompt; with `logprobs` the prompt is scored.",
-            source="1.6",
+            source="O-1",
         ),
         Field(
             name="suffix",
             value=Text(empty_is_absent=True),
             note="Text after the completion, for models that can fill in the middle.",
-            source="1.10",
+            source="O-1",
         ),
         *STREAM,
     ),
@@ -151,13 +151,13 @@ _CHAT: Final = Surface(
             value=Boolean(),
             default=False,
             note="Log probabilities of the generated tokens.",
-            source="2",
+            source="O-2",
         ),
         Field(
             name="top_logprobs",
             value=Integer(low=0, high=20),
             note="With `logprobs`: this many alternatives.",
-            source="2",
+            source="O-2",
         ),
         Field(
             name="tool_choice",
@@ -207,9 +207,12 @@ _CHAT: Final = Surface(
         ),
         Field(name="audio", action=Action.REJECT, note="Replies are text: leave 'audio' out.", source="O-2"),
         Field(
-            name="functions", action=Action.REJECT, note="Functions are declared in 'tools' now.", source="2"
+            name="functions",
+            action=Action.REJECT,
+            note="Declare functions in 'tools'.",
+            source="O-2",
         ),
-        Field(name="function_call", action=Action.REJECT, note="Use 'tools' and 'tool_choice'.", source="2"),
+        Field(name="function_call", action=Action.REJECT, note="Use 'tool_choice'.", source="O-2"),
         *STREAM,
     ),
     rules=(
@@ -237,13 +240,13 @@ _TOKENIZE: Final = Surface(
     about="A text, or a conversation as it is rendered, as token IDs.",
     fields=(
         ANY_MODEL,
-        Field(name="prompt", value=Text(), note="The text. Either `prompt` or `messages`.", source="1.12"),
+        Field(name="prompt", value=Text(), note="The text. Either `prompt` or `messages`.", source="O-4"),
         Field(
             name="add_special_tokens",
             value=Boolean(),
             default=True,
             note="Whether a text gets the BOS token of models that have one.",
-            source="1.12",
+            source="O-4",
         ),
         *[msgspec.structs.replace(field, required=False) for field in CONVERSATION],
     ),
@@ -274,7 +277,7 @@ _DETOKENIZE: Final = Surface(
             value=TokenIds(most=4_000_000),
             required=True,
             note="The token IDs.",
-            source="1.12",
+            source="O-4",
         ),
     ),
 )

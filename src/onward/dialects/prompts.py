@@ -1,4 +1,4 @@
-"""Readers of prompts, token IDs, stop sequences and biases (wire-semantics 1.1, 1.3, 1.7)."""
+"""Readers of prompts, token IDs, stop sequences and biases."""
 
 import math
 from typing import Any, NoReturn, cast
@@ -41,7 +41,7 @@ def read_prompts(kind: Prompts, value: Any, path: str) -> PromptList:
     items = cast("list[Any]", value)
     if not items:
         raise invalid(path, f"'{path}' is an empty array: send at least one prompt.")
-    first: type = type(items[0])
+    first = type(cast("object", items[0]))
     if first is int and kind.token_ids:
         return PromptList([_token_ids(items, path)], batch=False)
     if first is not str and (first is not list or not kind.token_ids):
@@ -55,7 +55,7 @@ def read_prompts(kind: Prompts, value: Any, path: str) -> PromptList:
         if first is list:
             if not item:
                 raise invalid(where, f"'{where}' is empty: send at least one token ID.")
-            _token_ids(item, where)
+            _token_ids(cast("list[Any]", item), where)
     return PromptList(items, batch=True)
 
 

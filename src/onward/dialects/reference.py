@@ -13,7 +13,7 @@ def parse(dialect: Dialect, text: str) -> ModelReference:
         match = pattern.fullmatch(text)
         if match:
             parts = match.groupdict()
-            return ModelReference(text, parts.get("base"), parts.get("checkpoint"))
+            return ModelReference(text, parts.get("base"), parts.get("checkpoint"), parts.get("account"))
     return ModelReference(text, text)
 
 

@@ -40,7 +40,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     default: Any = None
     required: bool = False
     source: str = ""
-    """The statement or rule it comes from."""
+    """The statement of the specification, or the server, that it comes from."""
 
 
 class Is(StrEnum):
@@ -176,7 +176,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """A form of model reference: a pattern over the whole of it.
 
-    Its named groups `base` and `checkpoint` are the parts that count.
+    Its named groups `base`, `checkpoint` and `account` are the parts that count.
     """
 
     pattern: str

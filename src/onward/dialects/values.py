@@ -125,8 +125,8 @@ class Messages(Value, frozen=True, kw_only=True):
     most_parts: int
     longest_image: int
     """Bytes of an image inside a data URL, once decoded."""
-    bare_assistant: bool = False
-    """Whether an assistant message may hold nothing at all."""
+    may_be_empty: tuple[str, ...] = ()
+    """Roles whose messages may hold nothing at all."""
 
 
 class Tools(Value, frozen=True, kw_only=True):

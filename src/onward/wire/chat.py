@@ -1,4 +1,4 @@
-"""Answers of the `chat` surface, streamed and not (wire-semantics 2).
+"""Answers of the `chat` surface, streamed and not (O-2).
 
 A choice is streamed as a delta with the role, then deltas with what is new, then an empty one
 with the finish reason.

@@ -1,0 +1,81 @@
+"""The OpenAPI document of a dialect, out of its tables."""
+
+from http import HTTPStatus
+from typing import Any
+
+from onward.dialects.describe import object_schema
+from onward.dialects.schema import Auth, Dialect, Surface
+
+_SCHEMES: dict[Auth, dict[str, str]] = {
+    Auth.BEARER: {"type": "http", "scheme": "bearer"},
+    Auth.X_API_KEY: {"type": "apiKey", "in": "header", "name": "x-api-key"},
+}
+
+
+def openapi(dialect: Dialect, mount: str, version: str) -> dict[str, Any]:
+    """The document that stands at ``{mount}/openapi.json``."""
+    paths: dict[str, Any] = {}
+    statuses = sorted({row.status for row in dialect.errors.values()})
+    for surface in dialect.surfaces.values():
+        paths.setdefault(surface.path, {})[surface.method.lower()] = _operation(surface, statuses)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": f"Onward: {dialect.title}", "version": version, "description": dialect.about},
+        "servers": [{"url": mount}],
+        "security": [{auth.name: []} for auth in dialect.auth] + [{}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {auth.name: _SCHEMES[auth] for auth in dialect.auth},
+            "schemas": {"Error": _error_schema(dialect)},
+            "responses": {f"Error{status}": _error(dialect, status) for status in statuses},
+        },
+    }
+
+
+def _operation(surface: Surface, statuses: list[int]) -> dict[str, Any]:
+    content: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
+    if any(field.name == "stream" for field in surface.fields):
+        content["text/event-stream"] = {"schema": {"type": "string"}}
+    operation: dict[str, Any] = {
+        "operationId": surface.name,
+        "summary": surface.about,
+        "responses": {
+            "200": {"description": "The answer.", "content": content},
+            **{str(status): {"$ref": f"#/components/responses/Error{status}"} for status in statuses},
+        },
+    }
+    if "{model}" in surface.path:
+        operation["parameters"] = [
+            {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
+        ]
+    if surface.fields:
+        schema = object_schema(surface.fields)
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    return operation
+
+
+def _error_schema(dialect: Dialect) -> dict[str, Any]:
+    rows = dialect.errors.values()
+    every: dict[str, Any] = {
+        "message": {"type": "string"},
+        "type": {"enum": sorted({row.type for row in rows})},
+        "param": {"type": ["string", "null"]},
+        "code": {"enum": sorted({row.code for row in rows if row.code})},
+    }
+    keys = dialect.response.error_keys
+    error = {
+        "type": "object",
+        "required": list(keys),
+        "properties": {key: every[key] for key in keys},
+    }
+    return {"type": "object", "required": ["error"], "properties": {"error": error}}
+
+
+def _error(dialect: Dialect, status: int) -> dict[str, Any]:
+    codes = sorted({str(row.code) for row in dialect.errors.values() if row.status == status})
+    known = {item.value for item in HTTPStatus}
+    phrase = HTTPStatus(status).phrase if status in known else "Cancelled"
+    return {
+        "description": f"{phrase}: {', '.join(codes)}",
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+    }
