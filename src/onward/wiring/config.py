@@ -6,6 +6,7 @@ with its path. Settings that this version cannot honour are faults too: nothing 
 
 import hashlib
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -288,9 +289,9 @@ def model_of_source(source: str) -> Model:
     else:
         path = Path(source).expanduser().resolve()
         name, source = (path.name if path.is_dir() else path.stem), str(path)
-    plain = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in name.lower())
+    plain = re.sub(r"[^a-z0-9._-]", "-", name.lower())
     deployment = Deployment(name="local", engine="llama", source=source)
-    return Model(id=plain.strip("-.") or "model", repo=repo, deployments=[deployment])
+    return Model(id=plain.strip("-._") or "model", repo=repo, deployments=[deployment])
 
 
 def load(path: str | Path | None, overrides: Overrides | None = None) -> Config:
