@@ -1,0 +1,115 @@
+"""The ASGI application: finds the endpoint, checks the key, shows failures, keeps the record."""
+
+import asyncio
+import logging
+from typing import Any
+
+from onward.admission.keys import Key, Keys
+from onward.core.failure import Failure, FailureKind, excerpt
+from onward.core.ids import IdFactory
+from onward.dialects.schema import Auth
+from onward.http.exchange import Disconnected, Exchange, Headers
+from onward.http.log import RequestLog
+from onward.http.metrics import Metrics
+from onward.http.routes import Route, Routes
+from onward.wire.errors import encode_failure
+
+logger = logging.getLogger("onward")
+
+
+class App:
+    """Bare ASGI. Every answer carries `x-request-id`; every failure has its mount's shape."""
+
+    def __init__(
+        self, *, routes: Routes, keys: Keys, metrics: Metrics, log: RequestLog, ids: IdFactory
+    ) -> None:
+        self._routes = routes
+        self._keys = keys
+        self._metrics = metrics
+        self._log = log
+        self._ids = ids
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            raise RuntimeError(f"no application for {scope['type']}")
+        loop = asyncio.get_running_loop()
+        exchange = Exchange(
+            scope,
+            receive,
+            send,
+            dialect=self._routes.dialect(scope["path"]),
+            request_id=self._ids(),
+            started=loop.time(),
+        )
+        self._metrics.began()
+        route = None
+        try:
+            route, allow = self._find(exchange)
+            await (self._not_found(exchange, allow) if route is None else self._answer(exchange, route))
+        finally:
+            self._metrics.ended(exchange.record)
+            if route is None or not route.quiet or exchange.record.status >= 400:
+                self._log.write(exchange.record, loop.time())
+
+    def refusal(self, failure: Failure, path: str | None, status: int | None) -> tuple[int, Headers, bytes]:
+        """The answer to a request that the protocol refuses before it is one."""
+        request_id = self._ids()
+        encoded = encode_failure(self._routes.dialect(path or "/"), failure)
+        logger.info("request_id=%s refused: %s", request_id, failure.message)
+        return (
+            status or encoded.status,
+            [*encoded.headers, (b"x-request-id", request_id.encode())],
+            encoded.body,
+        )
+
+    def _find(self, exchange: Exchange) -> tuple[Route | None, list[str]]:
+        found = self._routes.find(exchange.path)
+        if found is None:
+            return None, []
+        methods, exchange.tail = found
+        return methods.get(exchange.method), sorted(methods)
+
+    async def _not_found(self, exchange: Exchange, allow: list[str]) -> None:
+        path = excerpt(exchange.path)
+        if not allow:
+            await exchange.fail(Failure(FailureKind.UNKNOWN_ROUTE, f"There is nothing at {path}."))
+            return
+        allowed = ", ".join(allow)
+        failure = Failure(
+            FailureKind.METHOD_NOT_ALLOWED, f"{path} does not take {exchange.method}; it takes {allowed}."
+        )
+        await exchange.fail(failure, [(b"allow", allowed.encode())])
+
+    async def _answer(self, exchange: Exchange, route: Route) -> None:
+        exchange.record.surface = route.surface
+        try:
+            if not route.open:
+                exchange.key = self._key(exchange)
+            await route.endpoint(exchange)
+        except Disconnected:
+            exchange.record.disconnected = True
+        except Failure as failure:
+            await exchange.fail(failure)
+        except Exception:
+            logger.exception("request_id=%s failed", exchange.request_id)
+            if exchange.answering:
+                raise  # the server cuts the answer: an end would make it look whole
+            message = f"Something is wrong on our side. The log knows more under request {exchange.shown_id}."
+            await exchange.fail(Failure(FailureKind.INTERNAL, message))
+
+    def _key(self, exchange: Exchange) -> Key | None:
+        if not self._keys:
+            return None
+        secret = None
+        for place in exchange.dialect.auth:
+            secret = secret or _secret(exchange.headers, place)
+        key = self._keys.find(secret)
+        exchange.record.key = key.name if key else None
+        return key
+
+
+def _secret(headers: dict[bytes, bytes], place: Auth) -> str | None:
+    if place is Auth.X_API_KEY:
+        return headers.get(b"x-api-key", b"").decode("latin-1") or None
+    scheme, _, secret = headers.get(b"authorization", b"").partition(b" ")
+    return secret.strip().decode("latin-1") if scheme.lower() == b"bearer" else None

@@ -1,0 +1,95 @@
+"""Server-sent events: what is ready goes out in one write, silence is broken, readers may be slow."""
+
+import asyncio
+from typing import Self
+
+from onward.http.exchange import Exchange, Headers
+
+_HEADERS: Headers = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class EventStream:
+    """The body of a streamed answer.
+
+    A writer task sends what was `put` since its last write, so a burst costs one write. The
+    status goes out with the first event, or after `silence_s` seconds without any: until then a
+    failure can still be answered with a status of its own. `put` waits while more than
+    `buffer_bytes` are unsent: a slow reader slows the engine and fills no memory.
+    """
+
+    def __init__(self, exchange: Exchange, *, silence_s: float, comment: bytes, buffer_bytes: int) -> None:
+        self._exchange = exchange
+        self._silence_s = silence_s
+        self._comment = comment
+        self._buffer_bytes = buffer_bytes
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._ended = False
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._writer: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._writer = asyncio.create_task(self._write())
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._writer is not None and not self._writer.done():
+            self._writer.cancel()
+            await asyncio.wait([self._writer])
+
+    @property
+    def started(self) -> bool:
+        """Whether something was put or sent: a failure is an event from now on."""
+        return self._exchange.answering or bool(self._parts)
+
+    async def put(self, data: bytes) -> None:
+        """Send bytes of whole events, soon."""
+        if not data:
+            return
+        self._parts.append(data)
+        self._size += len(data)
+        self._wake.set()
+        if self._size > self._buffer_bytes:
+            self._room.clear()
+            await self._room.wait()
+
+    async def end(self, data: bytes) -> None:
+        """Send the last bytes and wait until everything was handed on."""
+        self._parts.append(data)
+        self._ended = True
+        self._wake.set()
+        if self._writer is not None:
+            await self._writer
+
+    async def _write(self) -> None:
+        exchange = self._exchange
+        ended = False
+        try:
+            while not ended:
+                data = await self._next()
+                ended = self._ended and not self._parts
+                if not exchange.answering:
+                    await exchange.start(200, list(_HEADERS))
+                await exchange.send({"type": "http.response.body", "body": data, "more_body": not ended})
+                self._room.set()
+        finally:
+            self._room.set()
+
+    async def _next(self) -> bytes:
+        if not self._parts:
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(self._silence_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                return self._comment
+        data = b"".join(self._parts)
+        self._parts.clear()
+        self._size = 0
+        return data

@@ -1,0 +1,133 @@
+"""One request and its answer, over plain ASGI."""
+
+import re
+from typing import Any
+
+from onward.admission.keys import Key
+from onward.core.failure import Failure, FailureKind
+from onward.dialects.schema import Dialect
+from onward.http.limits import Limits
+from onward.http.record import Record
+from onward.wire.errors import encode_failure
+
+_PLAIN_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+Headers = list[tuple[bytes, bytes]]
+JSON = (b"content-type", b"application/json")
+
+
+class Disconnected(Exception):  # noqa: N818 - nobody is left to be told
+    """The caller went away before the request was read."""
+
+
+class HeldBodies:
+    """Bytes of all bodies that are being read, so that many large ones cannot fill the memory."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held = 0
+
+    def add(self, size: int) -> None:
+        """Raises ENGINE_FULL where there is no room."""
+        if self._held + size > self._limit:
+            raise Failure(
+                FailureKind.ENGINE_FULL, "The server is reading too many large bodies. Try again soon."
+            )
+        self._held += size
+
+    def remove(self, size: int) -> None:
+        self._held -= size
+
+
+class Exchange:
+    """A request as the endpoints see it.
+
+    `request_id` is ours; `shown_id` is what `x-request-id` answers: the caller's own if it sent a
+    plain one.
+    """
+
+    def __init__(
+        self, scope: Any, receive: Any, send: Any, *, dialect: Dialect, request_id: str, started: float
+    ) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        self.dialect = dialect
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.request_id = request_id
+        given = self.headers.get(b"x-request-id")
+        label = given.decode() if given is not None and _PLAIN_ID.fullmatch(given) else None
+        self.shown_id = label or request_id
+        self.record = Record(
+            request_id=request_id, label=label, method=self.method, path=self.path, started=started
+        )
+        self.key: Key | None = None
+        self.tail = ""
+        """What the route's last part stands for: a model's ID."""
+        self.answering = False
+        """Whether the status was sent."""
+        self._unread = self.method not in ("GET", "HEAD")
+
+    async def read_body(self, limits: Limits, held: HeldBodies) -> bytes:
+        """The whole body. Raises BODY_TOO_LARGE, ENGINE_FULL, `Disconnected`."""
+        limit = limits.body_bytes
+        if int(self.headers.get(b"content-length", b"0") or b"0") > limit:
+            raise _too_large(limit)
+        message = await self.receive()
+        if message["type"] == "http.disconnect":
+            raise Disconnected
+        body: bytes = message["body"]
+        if message["more_body"]:
+            body = await self._read_more(body, limit, held)
+        if len(body) > limit:
+            raise _too_large(limit)
+        self._unread = False
+        return body
+
+    async def _read_more(self, first: bytes, limit: int, held: HeldBodies) -> bytes:
+        pieces = [first]
+        counted = 0
+        size = len(first)
+        try:
+            more = True
+            while more:
+                held.add(size - counted)
+                counted = size
+                message = await self.receive()
+                if message["type"] == "http.disconnect":
+                    raise Disconnected
+                pieces.append(message["body"])
+                size += len(message["body"])
+                if size > limit:
+                    raise _too_large(limit)
+                more = message["more_body"]
+        finally:
+            held.remove(counted)
+        return b"".join(pieces)
+
+    async def respond(self, status: int, body: bytes, headers: Headers | None = None) -> None:
+        """The whole answer; JSON unless `headers` say otherwise."""
+        await self.start(status, [*(headers or [JSON]), (b"content-length", b"%d" % len(body))])
+        await self.send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def start(self, status: int, headers: Headers) -> None:
+        """The status and headers of an answer whose body follows."""
+        self.answering = True
+        self.record.status = status
+        if self._unread:
+            headers.append((b"connection", b"close"))
+        headers.append((b"x-request-id", self.shown_id.encode()))
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def fail(self, failure: Failure, headers: Headers | None = None) -> None:
+        """A failure as the dialect shows it."""
+        self.record.failure = failure.kind
+        encoded = encode_failure(self.dialect, failure)
+        await self.respond(encoded.status, encoded.body, [*encoded.headers, *(headers or [])])
+
+
+def _too_large(limit: int) -> Failure:
+    return Failure(
+        FailureKind.BODY_TOO_LARGE, f"The request body is larger than {limit} bytes. Send a smaller one."
+    )

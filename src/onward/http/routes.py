@@ -1,0 +1,63 @@
+"""Which endpoint answers a path: a table of exact paths, and of prefixes whose rest is a model's ID."""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from onward.dialects.schema import Dialect
+from onward.http.exchange import Exchange
+
+Endpoint = Callable[[Exchange], Awaitable[None]]
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """A method of a path and what answers it."""
+
+    endpoint: Endpoint
+    surface: str
+    """Its name in metrics and logs."""
+    open: bool = False
+    """Whether it is answered without a key."""
+    quiet: bool = False
+    """Whether good answers are left out of the log: probes come every second."""
+
+
+class Routes:
+    """All routes, and the dialect that speaks under each mount."""
+
+    def __init__(self, mounts: dict[str, Dialect]) -> None:
+        self._exact: dict[str, dict[str, Route]] = {}
+        self._prefixes: list[tuple[str, dict[str, Route]]] = []
+        self._mounts = sorted(mounts.items(), key=lambda item: -len(item[0]))
+        self._default = next(iter(mounts.values()))
+
+    def add(self, method: str, path: str, route: Route) -> None:
+        """Answer a path; ``…/{model}`` takes everything below it. A GET answers HEAD as well."""
+        if path.endswith("{model}"):
+            prefix = path.removesuffix("{model}")
+            known = [methods for one, methods in self._prefixes if one == prefix]
+            if not known:
+                self._prefixes.append((prefix, {}))
+            methods = known[0] if known else self._prefixes[-1][1]
+        else:
+            methods = self._exact.setdefault(path, {})
+        methods[method] = route
+        if method == "GET":
+            methods["HEAD"] = route
+
+    def find(self, path: str) -> tuple[dict[str, Route], str] | None:
+        """The routes of a path by method, and the rest below a prefix."""
+        methods = self._exact.get(path)
+        if methods is not None:
+            return methods, ""
+        for prefix, below in self._prefixes:
+            if path.startswith(prefix) and len(path) > len(prefix):
+                return below, path[len(prefix) :]
+        return None
+
+    def dialect(self, path: str) -> Dialect:
+        """Whose errors are shown for a path; outside of every mount the first dialect's."""
+        for mount, dialect in self._mounts:
+            if path.startswith(mount) and path[len(mount) : len(mount) + 1] in ("", "/"):
+                return dialect
+        return self._default

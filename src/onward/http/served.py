@@ -1,0 +1,50 @@
+"""The models that callers can name."""
+
+from collections.abc import Mapping
+
+from onward.admission.keys import Key, check_model
+from onward.core.failure import Failure, FailureKind
+from onward.dialects.reference import parse
+from onward.dialects.schema import Dialect
+from onward.engines.protocol import EngineState, EngineStatus
+from onward.routing.catalog import Catalog, Model
+from onward.serve.model import ServedModel
+
+
+class Models:
+    """The catalog and what serves it. `served` is by model ID, in the order of the config."""
+
+    def __init__(
+        self, catalog: Catalog, served: Mapping[str, ServedModel], deployments: Mapping[str, str]
+    ) -> None:
+        self._catalog = catalog
+        self._served = served
+        self._deployments = deployments
+        """Deployment name to model ID."""
+
+    def find(self, dialect: Dialect, reference: str | None, key: Key | None) -> ServedModel:
+        """The model of a reference; None: the first that the key may use. Raises `Failure`."""
+        if reference is not None:
+            model = self._catalog.find(parse(dialect, reference))
+            check_model(key, model.id)
+            return self._served[model.id]
+        for model in self.visible(key):
+            return self._served[model.id]
+        raise Failure(FailureKind.MODEL_NOT_ALLOWED, "No model is open to this API key.", param="model")
+
+    def visible(self, key: Key | None) -> list[Model]:
+        """What the caller may know of."""
+        models = [served.model for served in self._served.values()]
+        return [model for model in models if key is None or key.allows(model.id)]
+
+    def status(self) -> dict[str, EngineStatus]:
+        """The engine of every deployment."""
+        return {name: self._served[model].engine.status() for name, model in self._deployments.items()}
+
+    def unready(self) -> list[str]:
+        """Why requests cannot be answered yet, one line for each deployment that is not up."""
+        return [
+            f"{name}: {status.state}{': ' if status.detail else ''}{status.detail}"
+            for name, status in self.status().items()
+            if status.state is not EngineState.READY
+        ]

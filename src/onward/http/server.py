@@ -1,0 +1,97 @@
+"""An ASGI application on listening sockets: accepts, sweeps over connections, drains."""
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Sequence
+from email.utils import formatdate
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from onward.core.failure import Failure
+from onward.http.limits import Limits
+from onward.http.protocol import HttpProtocol, Refusal
+
+_FORCED_S = 2.0
+"""How long cancelled requests may take to say so before their connections are cut."""
+
+
+class Server:
+    """Serves one application; `start`, then `drain`."""
+
+    def __init__(
+        self,
+        app: Any,
+        limits: Limits,
+        refusal: Callable[[Failure, str | None, int | None], Refusal],
+    ) -> None:
+        self._config = Config(
+            app, interface="asgi3", lifespan="off", ws="none", log_config=None, access_log=False
+        )
+        self._config.load()
+        self._state = ServerState()
+        self._limits = limits
+        self._refusal = refusal
+        self._listeners: list[asyncio.Server] = []
+        self._sweeper: asyncio.TimerHandle | None = None
+        bounds = (
+            limits.header_s,
+            limits.body_idle_s,
+            limits.keep_alive_s,
+            limits.write_stall_s,
+            limits.linger_s,
+        )
+        self._interval = max(0.01, min(1.0, *(bound / 4 for bound in bounds)))
+        self._date_at = 0.0
+
+    @property
+    def connections(self) -> int:
+        """How many are open now."""
+        return len(self._state.connections)
+
+    async def start(self, sockets: Sequence[socket.socket]) -> None:
+        """Accept connections on bound sockets."""
+        loop = asyncio.get_running_loop()
+        self._sweep()
+        for listening in sockets:
+            self._listeners.append(await loop.create_server(self._connection, sock=listening, backlog=2048))
+
+    def _connection(self) -> HttpProtocol:
+        return HttpProtocol(self._config, self._state, self._limits, self._refusal)
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if now - self._date_at >= 1.0:
+            self._date_at = now
+            self._state.default_headers = [(b"date", formatdate(time.time(), usegmt=True).encode())]
+        for connection in list(self._state.connections):
+            connection.check(now)  # pyright: ignore[reportAttributeAccessIssue] - ours, by _connection
+        self._sweeper = loop.call_later(self._interval, self._sweep)
+
+    async def drain(self, grace_s: float) -> None:
+        """Accept no more, let running requests end within `grace_s` seconds, then cut the rest."""
+        for listener in self._listeners:
+            listener.close()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        try:
+            await self._ended(grace_s)
+            if self._state.tasks:
+                for task in list(self._state.tasks):
+                    task.cancel()
+                await self._ended(_FORCED_S)
+        finally:
+            for connection in list(self._state.connections):
+                connection.raw.abort()  # pyright: ignore[reportAttributeAccessIssue] - ours
+            if self._sweeper is not None:
+                self._sweeper.cancel()
+
+    async def _ended(self, within_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while self._state.connections or self._state.tasks:  # noqa: ASYNC110 - uvicorn's sets
+                    await asyncio.sleep(0.02)
