@@ -1,0 +1,54 @@
+"""``python -m onward.engines.llama SOCKET_FD``: the engine process, started by `process.EngineProcess`.
+
+Standard input: one line of JSON (`LlamaSettings`), then nothing until it closes. It closes when the
+process that started this one ends, however that happens, and then this one ends too. Standard
+output: one line once the engine serves. Standard error: for people.
+"""
+
+import os
+import signal
+import socket
+import sys
+import threading
+
+import msgspec
+
+from onward.engines.llama.binding import Context, EngineUnusableError, Library, Model
+from onward.engines.llama.server import Server
+from onward.engines.llama.settings import EXIT_UNUSABLE, LlamaSettings, default_threads
+from onward.engines.llama.slots import CHUNK
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the supervisor
+    settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=LlamaSettings)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    listener = socket.socket(fileno=int(sys.argv[1]))
+
+    try:
+        model = Model(Library(), settings.model_path)
+        length = settings.context_length or model.trained_context
+        context = Context(
+            model,
+            sequences=settings.slots,
+            length=length,
+            threads=settings.threads or default_threads(),
+            batch=max(CHUNK, settings.slots),
+        )
+        server = Server(listener, context, slots=settings.slots, queue=settings.queue, length=length)
+    except EngineUnusableError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(EXIT_UNUSABLE)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    server.run()
+
+
+def _end_with_parent() -> None:
+    while os.read(0, 1024):
+        pass
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,351 @@
+"""Who computes when: continuous batching over a fixed number of sequences.
+
+A decode step takes one token for every running request in one call. A prefill step takes one chunk
+of one prompt in a call of its own. They take turns, so that a long prompt slows the others down
+but never stalls them. Nothing here can change what a request gets: rows of a call do not influence
+each other (`rows_exact`), chunks are cut at fixed positions, and only whole chunks are reused.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+from onward.core.failure import Failure, FailureKind
+from onward.core.generate import EngineFinish, GenerateRequest, ScoredToken
+from onward.engines.llama.binding import Context, DecodeError, Logits
+from onward.engines.llama.frames import Progress
+from onward.engines.llama.sampling import Sampler, Softmax
+from onward.engines.llama.slots import CHUNK, Run, Slot, best_match
+
+DECODE_SHARE = 0.2
+"""While prompts wait, running requests get this part of the time of the prompts' chunks."""
+
+Key = tuple[int, int]
+"""A connection, and the connection's own number of a request."""
+
+
+Work = tuple[Slot, Run]
+
+
+class Scheduler:
+    """Requests in, outputs out, one `step` at a time. Not thread-safe: one thread owns it."""
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        slots: int,
+        queue: int,
+        context_length: int,
+        emit: Callable[[Key, Progress], None],
+        fail: Callable[[Key, Failure], None],
+    ) -> None:
+        self._context = context
+        self._vocabulary = context.model.vocabulary
+        self._can_reuse = context.model.can_reuse
+        self._slots = [Slot(index) for index in range(slots)]
+        self._queue_limit = queue
+        self._context_length = context_length
+        self._emit = emit
+        self._fail = fail
+        self._waiting: deque[Run] = deque()
+        self._runs: dict[Key, Run] = {}
+        self._adapters: dict[str, object] = {}
+        self._submitted = 0
+        self._tick = 0
+        self._owed = 0.0
+        self._seconds_per_run = 1.0
+        self.rows_exact = slots == 1 or self._rows_are_exact()
+
+    @property
+    def running(self) -> int:
+        return sum(slot.run is not None for slot in self._slots)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def cached_prefixes(self) -> int:
+        return sum(bool(slot.prefix) for slot in self._slots)
+
+    @property
+    def idle(self) -> bool:
+        return not self._runs
+
+    # Requests
+
+    def submit(self, key: Key, request: GenerateRequest) -> None:
+        """Take a request on. Raises `Failure` if it cannot be."""
+        self._check(request)
+        free = sum(slot.run is None for slot in self._slots)
+        if len(self._waiting) >= self._queue_limit + free:
+            raise Failure(
+                FailureKind.ENGINE_FULL,
+                f"the engine is full: {self.running} requests run and {self.waiting} wait; try again later",
+                retry_after=self._retry_after(),
+            )
+        self._submitted += 1
+        run = Run(
+            key=key,
+            order=self._submitted,
+            request=request,
+            sampler=Sampler(request),
+            started_at=time.monotonic(),
+            scored=None if request.prompt_alternatives is None else [ScoredToken(request.prompt[0])],
+        )
+        self._runs[key] = run
+        self._waiting.append(run)
+
+    def cancel(self, key: Key) -> None:
+        """End a request without another word. One that is over already is ignored."""
+        run = self._runs.get(key)
+        if run is not None:
+            self._release(run)
+
+    def load_adapter(self, name: str, path: str) -> None:
+        """Load or replace an adapter. Raises `Failure`."""
+        if any(run.request.adapter == name for run in self._runs.values()):
+            raise Failure(FailureKind.INVALID_REQUEST, f"adapter {name} is in use", param="name")
+        try:
+            loaded = self._context.model.load_adapter(path)
+        except ValueError as error:
+            raise Failure(
+                FailureKind.INVALID_REQUEST, f"adapter {name} cannot be loaded: {error}", param="path"
+            ) from error
+        old = self._adapters.get(name)
+        self._adapters[name] = loaded
+        for slot in self._slots:
+            if slot.owner[0] == name:
+                slot.prefix = []
+        if old is not None:
+            self._context.use_adapter(None)
+            self._context.model.free_adapter(old)
+
+    def _check(self, request: GenerateRequest) -> None:
+        def invalid(param: str, message: str) -> Failure:
+            return Failure(FailureKind.INVALID_REQUEST, message, param=param)
+
+        size = self._vocabulary
+        if not request.prompt:
+            raise invalid("prompt", "the prompt holds no tokens")
+        if min(request.prompt) < 0 or max(request.prompt) >= size:
+            wrong = next(token for token in request.prompt if not 0 <= token < size)
+            raise invalid("prompt", f"token {wrong} is not in the vocabulary of {size}")
+        if len(request.prompt) > self._context_length:
+            raise Failure(
+                FailureKind.CONTEXT_LENGTH_EXCEEDED,
+                f"the prompt has {len(request.prompt)} tokens; the context holds {self._context_length}",
+                param="prompt",
+            )
+        for token in request.sampling.logit_bias:
+            if not 0 <= token < size:
+                raise invalid("logit_bias", f"token {token} is not in the vocabulary of {size}")
+        for token in request.stop_token_ids:
+            if not 0 <= token < size:
+                raise invalid("stop_token_ids", f"token {token} is not in the vocabulary of {size}")
+        if request.adapter is not None and request.adapter not in self._adapters:
+            raise invalid("adapter", f"adapter {request.adapter} is not loaded")
+
+    def _retry_after(self) -> int:
+        rounds = 1 + self.waiting / len(self._slots)
+        return min(60, max(1, round(self._seconds_per_run * rounds / 2)))
+
+    # Steps
+
+    def step(self) -> None:
+        """Admit what fits, then compute once: a decode step or a chunk of a prompt."""
+        self._admit()
+        busy = [(slot, slot.run) for slot in self._slots if slot.run is not None]
+        decoding = [(slot, run) for slot, run in busy if run.decoding]
+        prefilling = [(slot, run) for slot, run in busy if not run.decoding]
+        started = time.perf_counter()
+        if decoding and (not prefilling or self._owed > 0):
+            self._decode(decoding)
+            self._owed -= time.perf_counter() - started
+        elif prefilling:
+            self._prefill(*self._next_prefill(prefilling))
+            self._owed = (time.perf_counter() - started) * DECODE_SHARE
+            return
+        if not prefilling:
+            self._owed = 0.0
+
+    def _admit(self) -> None:
+        while self._waiting:
+            free = [slot for slot in self._slots if slot.run is None]
+            if not free:
+                return
+            self._place(self._waiting.popleft(), free)
+
+    def _place(self, run: Run, free: list[Slot]) -> None:
+        slot, length = best_match(free, run) if self._reuses(run) else (None, 0)
+        if slot is None:
+            # Overwrite what was used longest ago, and nothing before something.
+            slot = min(free, key=lambda one: (bool(one.prefix), one.used))
+        run.slot = slot
+        slot.run = run
+        run.position = run.cached = length
+        slot.owner = run.owner
+        slot.prefix = slot.prefix[:length]
+        self._touch(slot)
+        self._context.truncate(slot.index, length)
+
+    def _next_prefill(self, busy: list[Work]) -> Work:
+        """In turn; but a run whose prefix another one is computing lets that one go ahead."""
+        busy = sorted(busy, key=lambda work: (-work[1].position, work[1].order))
+        ready = [
+            (slot, run)
+            for index, (slot, run) in enumerate(busy)
+            if not any(self._computes_for(other, run) for _, other in busy[:index])
+        ]
+        return min(ready, key=lambda work: (work[1].turn, work[1].order))
+
+    def _computes_for(self, other: Run, run: Run) -> bool:
+        """Whether `other` has yet to compute keys that `run` can then copy."""
+        if not self._reuses(run) or other.owner != run.owner:
+            return False
+        return max(run.position, other.position) < run.shares(other.request.prompt)
+
+    def _reuses(self, run: Run) -> bool:
+        return self._can_reuse and run.scored is None
+
+    def _take_prefix(self, slot: Slot, run: Run) -> None:
+        """Copy the keys of another slot that holds more of the prompt than this run has."""
+        if not self._reuses(run):
+            return
+        source, length = best_match((other for other in self._slots if other is not slot), run)
+        if source is None or length <= run.position:
+            return
+        self._context.copy(source.index, slot.index)
+        self._context.truncate(slot.index, length)
+        slot.prefix = source.prefix[:length]
+        run.cached += length - run.position
+        run.position = length
+        self._touch(source)
+
+    def _prefill(self, slot: Slot, run: Run) -> None:
+        prompt = run.request.prompt
+        self._take_prefix(slot, run)
+        start = run.position
+        end = min(len(prompt), start // CHUNK * CHUNK + CHUNK)
+        outputs = "all" if run.scored is not None else "last" if end == len(prompt) else "none"
+        self._touch(slot)
+        run.turn = self._tick
+        try:
+            self._use_adapter(run)
+            self._context.decode_chunk(slot.index, prompt[start:end], start, outputs=outputs)
+            run.position = end
+            if end % CHUNK == 0:
+                slot.prefix = prompt[:end]
+            if run.scored is not None:
+                self._score(run, run.scored, start, end)
+            if end == len(prompt):
+                self._begin(run, self._context.logits(end - start - 1))
+        except DecodeError as error:
+            self._broken([(slot, run)], error)
+
+    def _score(self, run: Run, scored: list[ScoredToken], start: int, end: int) -> None:
+        """Score what the rows of a chunk predict: each the prompt token after its own."""
+        prompt, alternatives = run.request.prompt, run.request.prompt_alternatives or 0
+        for position in range(start, min(end, len(prompt) - 1)):
+            softmax = Softmax(self._context.logits(position - start))
+            scored.append(softmax.score(prompt[position + 1], alternatives))
+
+    def _begin(self, run: Run, logits: Logits) -> None:
+        """The prompt is done: the first token comes out of its last row."""
+        run.decoding = True
+        prompt_tokens, run.scored = run.scored, None
+        if run.request.max_tokens <= 0 or len(run.request.prompt) >= self._context_length:
+            progress = Progress(run.key[1], [], EngineFinish.LENGTH, run.cached, prompt_tokens)
+            self._release(run)
+            self._emit(run.key, progress)
+            return
+        token, finish = self._sample(run, logits)
+        self._emit(run.key, Progress(run.key[1], [token], finish, run.cached, prompt_tokens))
+
+    def _sample(self, run: Run, logits: Logits) -> tuple[ScoredToken, EngineFinish | None]:
+        """The next token; with the last one the run leaves its slot."""
+        token = run.sampler.sample(logits)
+        run.generated += 1
+        run.last_token = token.id
+        limit = min(run.request.max_tokens, self._context_length - len(run.request.prompt))
+        finish: EngineFinish | None = None
+        if token.id in run.request.stop_token_ids:
+            finish = EngineFinish.STOP_TOKEN
+        elif run.generated >= limit:
+            finish = EngineFinish.LENGTH
+        if finish is not None:
+            self._release(run)
+        return token, finish
+
+    def _decode(self, busy: list[Work]) -> None:
+        groups: dict[str | None, list[Work]] = {}
+        for slot, run in busy:
+            groups.setdefault(run.request.adapter, []).append((slot, run))
+        for group in groups.values():
+            if self.rows_exact:
+                self._decode_rows(group)
+            else:
+                for work in group:
+                    self._decode_rows([work])
+
+    def _decode_rows(self, busy: list[Work]) -> None:
+        rows: list[tuple[int, int, int]] = []
+        for slot, run in busy:
+            self._touch(slot)
+            rows.append((slot.index, run.last_token, len(run.request.prompt) + run.generated - 1))
+        try:
+            self._use_adapter(busy[0][1])
+            self._context.decode_rows(rows)
+            for row, (_, run) in enumerate(busy):
+                token, finish = self._sample(run, self._context.logits(row))
+                self._emit(run.key, Progress(run.key[1], [token], finish))
+        except DecodeError as error:
+            self._broken(busy, error)
+
+    def _use_adapter(self, run: Run) -> None:
+        name = run.request.adapter
+        self._context.use_adapter(None if name is None else self._adapters[name])
+
+    def _touch(self, slot: Slot) -> None:
+        self._tick += 1
+        slot.used = self._tick
+
+    def _release(self, run: Run) -> None:
+        self._runs.pop(run.key, None)
+        if run.slot is None:
+            self._waiting.remove(run)
+            return
+        run.slot.run = None
+        run.slot = None
+        self._seconds_per_run += 0.2 * (time.monotonic() - run.started_at - self._seconds_per_run)
+
+    def _broken(self, busy: list[Work], error: DecodeError) -> None:
+        """The library refused: what these sequences hold is unknown, so it is dropped."""
+        for slot, run in busy:
+            slot.prefix = []
+            if run.key in self._runs:
+                self._release(run)
+                self._fail(run.key, Failure(FailureKind.ENGINE_FAILED, str(error)))
+
+    # The check that batching is exact
+
+    def _rows_are_exact(self) -> bool:
+        """Whether a row's logits are the same to the bit alone, and anywhere in a full batch.
+
+        They are for quantized weights; kernels for 16-bit weights sum in an order that depends on
+        the number of rows. Then every running request is decoded in a call of its own.
+        """
+        context, count = self._context, len(self._slots)
+        token = self._vocabulary // 2
+        context.decode_rows([(0, token, 0)])
+        alone = context.logits(0).copy()
+        exact = True
+        for size in sorted({2, 3, 4, count} & set(range(2, count + 1))):
+            for slot in range(count):
+                context.truncate(slot, 0)
+            context.decode_rows([(slot, token, 0) for slot in range(size)])
+            exact = exact and all((context.logits(row) == alone).all() for row in range(size))
+        for slot in range(count):
+            context.truncate(slot, 0)
+        return exact

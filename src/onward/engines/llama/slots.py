@@ -1,0 +1,89 @@
+"""Sequences of the context, what prefix each of them holds, and who may use it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from onward.core.generate import GenerateRequest, ScoredToken
+from onward.engines.llama.sampling import Sampler
+
+CHUNK = 64
+"""Prefill is cut at the multiples of this position, whatever the prompt and whatever is cached.
+
+The cut moves logits, so it must depend on nothing else. With fewer tokens in a call llama.cpp's
+tiled attention is not used, with more a step takes longer than running requests should wait.
+"""
+
+Owner = tuple[str | None, str | None]
+"""Adapter and cache scope: keys are of use to the same owner alone."""
+
+
+def reusable(length: int) -> int:
+    """How much of a prompt can come out of whole chunks; its last token is always computed."""
+    return (length - 1) // CHUNK * CHUNK
+
+
+def shared_chunks(left: Sequence[int], right: Sequence[int]) -> int:
+    """Tokens in the whole chunks that both begin with."""
+    limit = min(len(left), len(right)) // CHUNK * CHUNK
+    for start in range(0, limit, CHUNK):
+        if left[start : start + CHUNK] != right[start : start + CHUNK]:
+            return start
+    return limit
+
+
+@dataclass(eq=False, slots=True)
+class Run:
+    """A request on its way through the engine."""
+
+    key: tuple[int, int]
+    """Connection and the connection's own number."""
+    order: int
+    """How many were submitted before it."""
+    request: GenerateRequest
+    sampler: Sampler
+    started_at: float
+    """Of the monotonic clock, in seconds."""
+    scored: list[ScoredToken] | None
+    """The prompt's tokens as far as they are scored, if that was asked for."""
+    slot: "Slot | None" = None
+    position: int = 0
+    """Prompt tokens whose keys the slot holds."""
+    cached: int = 0
+    """Prompt tokens that were not computed for this request."""
+    generated: int = 0
+    last_token: int = -1
+    decoding: bool = False
+    turn: int = 0
+    """The tick of its last chunk."""
+
+    @property
+    def owner(self) -> Owner:
+        return self.request.adapter, self.request.cache_scope
+
+    def shares(self, prefix: Sequence[int]) -> int:
+        """Tokens of its prompt that it could take from whole chunks of `prefix`."""
+        return min(shared_chunks(prefix, self.request.prompt), reusable(len(self.request.prompt)))
+
+
+@dataclass(eq=False, slots=True)
+class Slot:
+    """One sequence. Its prefix outlives the run that computed it."""
+
+    index: int
+    owner: Owner = (None, None)
+    prefix: list[int] = field(default_factory=list)
+    """Tokens of the whole chunks that its keys begin with: never decoded ones, never a part chunk."""
+    run: Run | None = None
+    used: int = 0
+    """The tick of its last use; the least recent is overwritten first."""
+
+
+def best_match(slots: Iterable[Slot], run: Run) -> tuple[Slot | None, int]:
+    """The slot that holds the most of the run's prompt, and how much; the first of equals."""
+    best: Slot | None = None
+    length = 0
+    for slot in slots:
+        matched = run.shares(slot.prefix) if slot.owner == run.owner else 0
+        if matched > length:
+            best, length = slot, matched
+    return best, length
