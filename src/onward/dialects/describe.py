@@ -5,6 +5,7 @@ from typing import Any
 from onward.dialects.schema import Action, Field
 from onward.dialects.values import (
     LONGEST_TEXT,
+    AnyObject,
     AnyOf,
     Boolean,
     Choice,
@@ -69,8 +70,10 @@ def words(value: Value | None) -> str:
             return "`none`, `auto`, `required`, or an object that names a function"
         case None:
             return ""
-        case _:
+        case AnyObject():
             return "object"
+        case _:
+            raise TypeError(f"no words for {value}")
 
 
 def json_schema(value: Value | None) -> dict[str, Any]:
@@ -115,8 +118,10 @@ def json_schema(value: Value | None) -> dict[str, Any]:
             return {"anyOf": [{"enum": ["none", "auto", "required"]}, {"type": "object"}]}
         case None:
             return {}
-        case _:
+        case AnyObject():
             return {"type": "object"}
+        case _:
+            raise TypeError(f"no schema for {value}")
 
 
 def object_schema(fields: tuple[Field, ...]) -> dict[str, Any]:

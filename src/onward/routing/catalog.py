@@ -47,7 +47,11 @@ class Catalog:
 
     def __init__(self, models: Iterable[Model]) -> None:
         """ValueError if two models share a name."""
-        self._models = {model.id: model for model in models}
+        self._models: dict[str, Model] = {}
+        for model in models:
+            if model.id in self._models:
+                raise ValueError(f"two models have the ID '{model.id}'")
+            self._models[model.id] = model
         self._by_name = dict(self._models)
         for model in self._models.values():
             for alias in model.aliases:
