@@ -13,7 +13,7 @@ SECOND = Model(id="second", context_length=10)
 CATALOG = Catalog([FIRST, SECOND])
 
 
-@pytest.mark.covers("TC-1")
+@pytest.mark.covers("O-3")
 @pytest.mark.parametrize(
     ("text", "base", "checkpoint"),
     [

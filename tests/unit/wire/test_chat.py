@@ -175,7 +175,6 @@ def test_token_ids_are_per_choice_and_the_prompt_rides_on_the_first() -> None:
     assert (choice["token_ids"], choice["prompt_token_ids"]) == ([7, 8, 9], [1, 2])
 
 
-@pytest.mark.covers("TH-4", "TH-12", "TH-15", "P-6")
 def test_another_dialect_is_other_data() -> None:
     """Keys of messages and deltas, usage unasked, errors: all of it out of the table."""
     stream = ChatEncoder(STRICT, chat(stream=True), id="1", created=1)

@@ -16,7 +16,7 @@ def encoder(**options: object) -> CompletionEncoder:
     return CompletionEncoder(OPENAI, completion(**options), id="1", created=1700000000)
 
 
-@pytest.mark.covers("O-1", "TC-11")
+@pytest.mark.covers("O-1")
 def test_a_whole_answer_has_the_documented_shape() -> None:
     body = encoder().body([delta(text=" Paris.", finish=FinishReason.STOP)], USAGE)
     assert json.loads(body) == {
@@ -124,7 +124,7 @@ def test_log_probabilities_are_numbers_that_json_has() -> None:
     assert found["top_logprobs"] == [{"b": 0.0, "a": -9999.0}]
 
 
-@pytest.mark.covers("TH-12")
+@pytest.mark.covers("O-5")
 def test_a_failure_in_a_stream_is_an_event_without_choices() -> None:
     found = events(encoder(stream=True).failure(Failure(FailureKind.ENGINE_FAILED, "gone")))
     assert found == [
