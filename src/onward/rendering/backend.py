@@ -4,7 +4,7 @@ The merger built here cannot produce the token of a mark: in its vocabulary the 
 under names that no text reaches. Marks are split off before, by `Marks`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
@@ -101,19 +101,21 @@ def _spaced(
 
 
 def reachable_ids(vocabulary: Vocabulary) -> dict[str, int]:
-    """Names of all tokens for the merger; marks, empty and repeated tokens under hidden names."""
-    marks = set(vocabulary.marks.values())
+    """Names of all tokens for the merger; what no text may reach stands under a hidden name."""
+    broken = {token for token, text in enumerate(vocabulary.tokens) if _has_surrogates(text)}
+    return hidden_names(vocabulary, broken | set(vocabulary.markup))
+
+
+def hidden_names(vocabulary: Vocabulary, hidden: Collection[int]) -> dict[str, int]:
+    """Names of all tokens; of those in `hidden`, and of empty and repeated ones, a hidden name."""
     ids: dict[str, int] = {}
     for token, text in enumerate(vocabulary.tokens):
-        hidden = (
-            token in marks or not text or text in ids or (not text.isprintable() and _has_surrogates(text))
-        )
-        ids[_HIDDEN.format(token) if hidden else text] = token
+        ids[_HIDDEN.format(token) if token in hidden or not text or text in ids else text] = token
     return ids
 
 
 def _has_surrogates(text: str) -> bool:
-    return any("\ud800" <= letter <= "\udfff" for letter in text)
+    return not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _with_words(merger: Tokenizer, vocabulary: Vocabulary) -> Tokenizer:

@@ -2,10 +2,11 @@
 
 A GGUF names one end token, at times two; models use more. The rest is known by spelling: the
 same spellings that llama.cpp goes by (`src/llama-vocab.cpp`, the list of end-of-generation
-tokens), with its two exceptions.
+tokens), with its two exceptions, and one of ours: ``</s>`` counts only where it was added to the
+vocabulary. In Qwen's it is a piece of HTML like any other.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from typing import Final
 
 _ENDS: Final = (
@@ -43,14 +44,20 @@ _FILL_ENDS: Final = (
 
 
 def end_tokens(
-    ids: Mapping[str, int], named: Collection[int], fill: tuple[int | None, ...]
+    ids: Mapping[str, int],
+    named: Collection[int],
+    fill: tuple[int | None, int | None, int | None],
+    *,
+    added: Container[int],
 ) -> frozenset[int]:
     """The IDs of all tokens that end a generation.
 
     `ids` maps every token's spelling to its ID; `named` are those the file itself names (end of
-    sequence, turn, message); `fill` the padding, repository and file marks it names, or None.
+    sequence, turn, message); `fill` the padding, repository and file marks it names, or None;
+    `added` holds the tokens that are no ordinary ones.
     """
-    ends = {ids[text] for text in _ENDS if text in ids} | set(named)
+    ends = {ids[text] for text in _ENDS if text in ids and (text != "</s>" or ids[text] in added)}
+    ends |= set(named)
     for known, spellings in zip(fill, _FILL_ENDS, strict=True):
         spelled = next((ids[text] for text in spellings if text in ids), None)
         found = known if known is not None else spelled

@@ -11,7 +11,8 @@ class Marks:
     """A set of spellings, each with the ID of its token.
 
     Where several could match, the leftmost wins, then the longest. The spellings are one regular
-    expression shaped like a trie, so that a text costs the same however many there are.
+    expression shaped like a trie, so that a text costs the same however many there are. Each has
+    at least two letters.
     """
 
     def __init__(self, ids: Mapping[str, int]) -> None:
@@ -19,7 +20,7 @@ class Marks:
         pattern = _trie_pattern(list(self.ids)) if self.ids else r"(?!)"
         self._pattern: Final = re.compile(pattern)
         self._prefixes: Final = frozenset(text[:size] for text in self.ids for size in range(1, len(text)))
-        self._longest: Final = max((len(text) for text in self.ids), default=0)
+        self.longest: Final = max((len(text) for text in self.ids), default=0)
 
     def split(self, text: str) -> Iterator[str | int]:
         """Runs of ordinary text and, between them, the IDs of the spellings. No empty runs."""
@@ -33,16 +34,16 @@ class Marks:
         if end < len(text):
             yield text[end:] if end else text
 
-    def found_in(self, text: str) -> bool:
-        """Whether any spelling occurs."""
-        return self._pattern.search(text) is not None
+    def broken(self, text: str, seam: str) -> str:
+        """`text` with `seam` inside every spelling that it holds, so that none is left."""
+        while self._pattern.search(text):
+            text = self._pattern.sub(lambda match: match.group()[0] + seam + match.group()[1:], text)
+        return text
 
-    def dangling(self, text: str) -> int:
-        """How long the longest proper prefix of a spelling is that ends `text`."""
-        for size in range(min(self._longest - 1, len(text)), 0, -1):
-            if text[-size:] in self._prefixes:
-                return size
-        return 0
+    def dangling(self, text: str) -> bool:
+        """Whether the end of `text` begins a spelling that more text could complete."""
+        sizes = range(1, min(self.longest, len(text) + 1))
+        return any(text[-size:] in self._prefixes for size in sizes)
 
 
 def _trie_pattern(words: list[str]) -> str:

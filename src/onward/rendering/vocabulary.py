@@ -32,6 +32,9 @@ class TokenKind(IntEnum):
     BYTE = 6
 
 
+_SPACED: Final = {TokenKind.NORMAL, TokenKind.USER_DEFINED}
+
+
 class Spelling(msgspec.Struct, frozen=True):
     """How the tokens of a vocabulary spell bytes."""
 
@@ -40,14 +43,20 @@ class Spelling(msgspec.Struct, frozen=True):
     `SPACE_MARK` for a space and ``<0xE2>`` for a lone byte."""
 
     def bytes_of(self, text: str, kind: TokenKind) -> bytes:
-        if kind is TokenKind.BYTE or (kind is TokenKind.NORMAL and not self.byte_letters):
-            lone = _BYTE_TOKEN.fullmatch(text) if kind is TokenKind.BYTE else None
-            return bytes.fromhex(lone[1]) if lone else plain_bytes(text.replace(SPACE_MARK, " "))
-        if kind is TokenKind.NORMAL:
+        if kind is TokenKind.BYTE:
+            lone = _BYTE_TOKEN.fullmatch(text)
+            return bytes.fromhex(lone[1]) if lone else plain_bytes(text)
+        if kind is TokenKind.NORMAL and self.byte_letters:
             data = letters_to_bytes(text)
-            if data is not None:
-                return data
+            return plain_bytes(text) if data is None else data
+        if kind in _SPACED and not self.byte_letters:
+            text = text.replace(SPACE_MARK, " ")
         return plain_bytes(text)
+
+
+def is_byte_token(text: str) -> bool:
+    """Whether a token is the spelling of one lone byte, such as ``<0xE2>``."""
+    return _BYTE_TOKEN.fullmatch(text) is not None
 
 
 def plain_bytes(text: str) -> bytes:
@@ -71,24 +80,28 @@ class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
     """Marks that swallow the white space behind them."""
 
     @property
+    def markup(self) -> list[int]:
+        """The tokens that no text between control tokens may become."""
+        return [token for token, kind in self.kinds.items() if self._is_markup(token, kind)]
+
+    @property
     def marks(self) -> dict[str, int]:
-        """The spellings that stand for a control token or another piece of markup."""
-        return {self.tokens[token]: token for token, kind in self.kinds.items() if self._is_mark(token, kind)}
+        """The spellings of markup that a text can hold: one letter alone is only a letter."""
+        return {self.tokens[token]: token for token in self.markup if len(self.tokens[token]) > 1}
 
     @property
     def words(self) -> list[int]:
         """Tokens added by hand that are ordinary text, such as runs of spaces."""
+        added = (token for token, kind in self.kinds.items() if kind is TokenKind.USER_DEFINED)
         return [
-            token
-            for token, kind in self.kinds.items()
-            if kind is TokenKind.USER_DEFINED and not self._is_mark(token, kind) and self.tokens[token]
+            token for token in added if self.tokens[token] and not self._is_markup(token, self.kinds[token])
         ]
 
-    def _is_mark(self, token: int, kind: TokenKind) -> bool:
-        text = self.tokens[token]
+    def _is_markup(self, token: int, kind: TokenKind) -> bool:
         if kind in {TokenKind.CONTROL, TokenKind.UNKNOWN}:
-            return bool(text)
-        return kind is TokenKind.USER_DEFINED and not _MARKUP.isdisjoint(text)
+            return True
+        text = self.tokens[token]
+        return kind is TokenKind.USER_DEFINED and len(text) > 1 and not _MARKUP.isdisjoint(text)
 
 
 def from_metadata(metadata: Mapping[str, Any], *, add_bos: bool, byte_letters: bool) -> Vocabulary:
@@ -113,7 +126,7 @@ def from_metadata(metadata: Mapping[str, Any], *, add_bos: bool, byte_letters: b
         if token is not None
     ]
     fill = (read.token_id("fim_pad", count), read.token_id("fim_rep", count), read.token_id("fim_sep", count))
-    ends = end_tokens(ids, named, fill)
+    ends = end_tokens(ids, named, fill, added=kinds)
     for token in ends:
         kinds[token] = TokenKind.CONTROL
     wants_bos = read.flag("add_bos_token", default=add_bos)
