@@ -37,6 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader has gone, which is its right; Python must not complain at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except Exception as error:
+        if os.environ.get("ONWARD_DEBUG"):
+            raise
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:500]
+        print(f"onward: {said}; this is a fault of ours: ONWARD_DEBUG=1 shows where", file=sys.stderr)
+        return 1
     return code
 
 

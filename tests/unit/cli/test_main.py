@@ -85,6 +85,22 @@ def test_a_failure_is_1_and_one_line(onward):
     assert errors.count("\n") == 1
 
 
+def test_a_fault_of_ours_is_one_line_too(monkeypatch, capsys):
+    """Where it happened is shown to those who ask."""
+
+    def broken(_):
+        raise ValueError("two\nlines")
+
+    monkeypatch.setattr("onward.cli.sources.pull", broken)
+    monkeypatch.delenv("ONWARD_DEBUG", raising=False)
+    assert main(["pull", "x"]) == 1
+    said = capsys.readouterr().err
+    assert said == "onward: ValueError: two lines; this is a fault of ours: ONWARD_DEBUG=1 shows where\n"
+    monkeypatch.setenv("ONWARD_DEBUG", "1")
+    with pytest.raises(ValueError, match="two"):
+        main(["pull", "x"])
+
+
 def test_help_imports_nothing_slow():
     """Neither a client nor a server nor a model is needed to read the help."""
     program = (
