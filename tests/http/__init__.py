@@ -1,0 +1,1 @@
+"""Tests of the HTTP edge."""  # noqa: A005 - a package of tests hides nothing

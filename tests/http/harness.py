@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+import msgspec
 
+from onward.core.generate import Chunk, EngineFinish, ScoredToken
+from onward.engines.protocol import EngineStatus
 from onward.engines.scripted import ScriptedEngine
 from onward.http.limits import Limits
 from onward.http.log import LogWriter
@@ -62,7 +65,11 @@ class Edge:
         """The log's records of a path, once there are `count`."""
         async with asyncio.timeout(5):
             while True:
-                lines = [json.loads(line) for line in self.log_path.read_text().splitlines() if line.startswith("{")]
+                lines = [
+                    json.loads(line)
+                    for line in self.log_path.read_text().splitlines()
+                    if line.startswith("{")
+                ]
                 found = [line for line in lines if line.get("path") == path]
                 if len(found) >= count:
                     return found
@@ -79,9 +86,10 @@ class SlowEngine(ScriptedEngine):
         self.left = asyncio.Event()
         self.steps = 0
 
-    async def generate(self, request):
-        from onward.core.generate import Chunk, EngineFinish, ScoredToken
+    def status(self) -> EngineStatus:
+        return msgspec.structs.replace(super().status(), slots=64)
 
+    async def generate(self, request):
         self.requests.append(request)
         self.entered.set()
         try:
@@ -119,7 +127,9 @@ async def edge(
     log_path = folder / "log"
     descriptor = os.open(log_path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     writer = LogWriter(descriptor)
-    built = assemble(config, Models(Catalog([model]), served, {"local": MODEL}), {MODEL: None}, writer, limits)
+    built = assemble(
+        config, Models(Catalog([model]), served, {"local": MODEL}), {MODEL: None}, writer, limits
+    )
     listening = socket.create_server(("127.0.0.1", 0))
     http = Server(built.app, built.limits, built.app.refusal)
     await http.start([listening])

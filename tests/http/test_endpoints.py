@@ -12,7 +12,19 @@ from tests.http.harness import JSON, MODEL, SECRET, edge
 ERROR_KEYS = {"message", "type", "param", "code"}
 
 
-@pytest.mark.parametrize("path", ["/v1/nothing", "/v1", "/v1/", "/nothing", "/v1/completions/", "/v2/completions", "/%2e%2e", "/v1/models/"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/nothing",
+        "/v1",
+        "/v1/",
+        "/nothing",
+        "/v1/completions/",
+        "/v2/completions",
+        "/%2e%2e",
+        "/v1/models/",
+    ],
+)
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 @pytest.mark.covers("O-5")
 async def test_unknown_routes(text_side, tmp_path, path: str, method: str):
@@ -55,7 +67,10 @@ async def test_head_is_get_without_a_body(text_side, tmp_path):
             assert head.headers["content-length"] == str(len(whole.content))
 
 
-@pytest.mark.parametrize("path", [f"/v1/models/{MODEL}", "/v1/models/org%2Fscripted", "/v1/models/org%2fscripted", "/v1/models/alias"])
+@pytest.mark.parametrize(
+    "path",
+    [f"/v1/models/{MODEL}", "/v1/models/org%2Fscripted", "/v1/models/org%2fscripted", "/v1/models/alias"],
+)
 @pytest.mark.covers("O-4")
 async def test_a_model_whose_id_holds_a_slash(text_side, tmp_path, path: str):
     async with edge(text_side, tmp_path) as running:
@@ -69,12 +84,17 @@ async def test_an_unknown_model(text_side, tmp_path):
             assert response.json()["error"]["code"] == "model_not_found"
 
 
-@pytest.mark.parametrize(("sent", "kept"), [("abc-1.2_X", True), ("x" * 128, True), ("x" * 129, False), ("a b", False), ("a\"b", False), ("", False)])
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [("abc-1.2_X", True), ("x" * 128, True), ("x" * 129, False), ("a b", False), ('a"b', False), ("", False)],
+)
 async def test_request_ids(text_side, tmp_path, sent: str, kept: bool):
     """A plain one is kept as a label; ours is another, and names the answer."""
     async with edge(text_side, tmp_path) as running:
         content = json.dumps({"model": MODEL, "prompt": "hello", "max_tokens": 1})
-        response = await running.client.post("/v1/completions", content=content, headers={**JSON, "x-request-id": sent})
+        response = await running.client.post(
+            "/v1/completions", content=content, headers={**JSON, "x-request-id": sent}
+        )
         shown = response.headers["x-request-id"]
         assert (shown == sent) == kept
         (line,) = await running.logged("/v1/completions")
@@ -116,7 +136,9 @@ async def test_keys(text_side, tmp_path, headers: dict[str, str], status: int):
 
 async def test_a_refused_key_is_told_before_the_body_is_sent(text_side, tmp_path):
     async with edge(text_side, tmp_path, keys=True) as running:
-        answer = await running.raw(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 500\r\nexpect: 100-continue\r\n\r\n")
+        answer = await running.raw(
+            b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 500\r\nexpect: 100-continue\r\n\r\n"
+        )
         assert answer.startswith(b"HTTP/1.1 401")
 
 
@@ -134,6 +156,7 @@ async def test_a_key_for_other_models(text_side, tmp_path):
 async def test_tokens_in_and_out(text_side, tmp_path):
     async with edge(text_side, tmp_path) as running:
         for mount in ("", "/v1"):
+
             async def post(path: str, body: dict, mount=mount) -> dict:
                 response = await running.client.post(mount + path, content=json.dumps(body), headers=JSON)
                 assert response.status_code == 200, response.text
@@ -154,10 +177,14 @@ async def test_tokens_in_and_out(text_side, tmp_path):
 
 async def test_long_texts_to_tokenize_are_bounded(text_side, tmp_path):
     async with edge(text_side, tmp_path) as running:
-        response = await running.client.post("/tokenize", content=json.dumps({"prompt": "a" * 2_000_001}), headers=JSON)
+        response = await running.client.post(
+            "/tokenize", content=json.dumps({"prompt": "a" * 2_000_001}), headers=JSON
+        )
         assert response.status_code == 400
         assert response.json()["error"]["param"] == "prompt"
-        response = await running.client.post("/detokenize", content=json.dumps({"tokens": [1, 99_999_999]}), headers=JSON)
+        response = await running.client.post(
+            "/detokenize", content=json.dumps({"tokens": [1, 99_999_999]}), headers=JSON
+        )
         assert response.status_code == 400
         assert response.json()["error"]["param"] == "tokens[1]"
 
@@ -242,7 +269,13 @@ async def test_refusals_of_the_engine_have_a_status(text_side, tmp_path, kind: F
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_fault_of_ours_is_a_500_and_the_server_goes_on(text_side, tmp_path, stream: bool, caplog):
-    async with edge(text_side, tmp_path, ScriptedEngine(lambda request: [ZeroDivisionError("secret detail")] if request.max_tokens == 9 else [[260]])) as running:
+    async with edge(
+        text_side,
+        tmp_path,
+        ScriptedEngine(
+            lambda request: [ZeroDivisionError("secret detail")] if request.max_tokens == 9 else [[260]]
+        ),
+    ) as running:
         response = await running.complete(max_tokens=9, stream=stream)
         assert response.status_code == 500
         error = response.json()["error"]
@@ -254,7 +287,9 @@ async def test_a_fault_of_ours_is_a_500_and_the_server_goes_on(text_side, tmp_pa
         assert (await running.complete()).status_code == 200
 
 
-@pytest.mark.parametrize("error", [Failure(FailureKind.ENGINE_FAILED, "The engine died."), ZeroDivisionError("secret detail")])
+@pytest.mark.parametrize(
+    "error", [Failure(FailureKind.ENGINE_FAILED, "The engine died."), ZeroDivisionError("secret detail")]
+)
 @pytest.mark.covers("O-5")
 async def test_failures_in_the_middle_of_a_stream(text_side, tmp_path, error: Exception, caplog):
     """An error event, then the end: no finish, no usage, no [DONE]."""

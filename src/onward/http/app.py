@@ -1,7 +1,7 @@
 """The ASGI application: finds the endpoint, checks the key, shows failures, keeps the record."""
 
-import asyncio
 import logging
+import time
 from typing import Any
 
 from onward.admission.keys import Key, Keys
@@ -32,14 +32,13 @@ class App:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             raise RuntimeError(f"no application for {scope['type']}")
-        loop = asyncio.get_running_loop()
         exchange = Exchange(
             scope,
             receive,
             send,
             dialect=self._routes.dialect(scope["path"]),
             request_id=self._ids(),
-            started=loop.time(),
+            started=time.monotonic(),
         )
         self._metrics.began()
         route = None
@@ -48,8 +47,8 @@ class App:
             await (self._not_found(exchange, allow) if route is None else self._answer(exchange, route))
         finally:
             self._metrics.ended(exchange.record)
-            if route is None or not route.quiet or exchange.record.status >= 400:
-                self._log.write(exchange.record, loop.time())
+            if route is None or not route.quiet or exchange.record.status == 500:
+                self._log.write(exchange.record, time.monotonic())
 
     def refusal(self, failure: Failure, path: str | None, status: int | None) -> tuple[int, Headers, bytes]:
         """The answer to a request that the protocol refuses before it is one."""

@@ -76,7 +76,7 @@ class EventStream:
                 ended = self._ended and not self._parts
                 if not exchange.answering:
                     await exchange.start(200, list(_HEADERS))
-                await exchange.send({"type": "http.response.body", "body": data, "more_body": not ended})
+                await exchange.write(data, last=ended)
                 self._room.set()
         finally:
             self._room.set()

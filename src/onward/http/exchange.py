@@ -67,6 +67,8 @@ class Exchange:
         """What the route's last part stands for: a model's ID."""
         self.answering = False
         """Whether the status was sent."""
+        self.answered = False
+        """Whether the last of the answer was sent."""
         self._unread = self.method not in ("GET", "HEAD")
 
     async def read_body(self, limits: Limits, held: HeldBodies) -> bytes:
@@ -82,6 +84,8 @@ class Exchange:
             body = await self._read_more(body, limit, held)
         if len(body) > limit:
             raise _too_large(limit)
+        self.answered = False
+        """Whether the last of the answer was sent."""
         self._unread = False
         return body
 
@@ -109,7 +113,12 @@ class Exchange:
     async def respond(self, status: int, body: bytes, headers: Headers | None = None) -> None:
         """The whole answer; JSON unless `headers` say otherwise."""
         await self.start(status, [*(headers or [JSON]), (b"content-length", b"%d" % len(body))])
-        await self.send({"type": "http.response.body", "body": body, "more_body": False})
+        await self.write(body, last=True)
+
+    async def write(self, body: bytes, *, last: bool) -> None:
+        """A piece of the answer's body, after `start`. Waits while the caller reads too slowly."""
+        self.answered = last
+        await self.send({"type": "http.response.body", "body": body, "more_body": not last})
 
     async def start(self, status: int, headers: Headers) -> None:
         """The status and headers of an answer whose body follows."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
@@ -77,7 +78,7 @@ class Generation:
         record.stream, record.user = request.stream, request.user
         served = self._models.find(exchange.dialect, request.model, exchange.key)
         record.model = served.model.id
-        with Watch(exchange.receive, self._limits.request_s) as watch:
+        with Watch(exchange, self._limits.request_s) as watch:
             try:
                 job = await surface.prepare(served, request, exchange.request_id)
                 record.usage = job.usage
@@ -156,7 +157,7 @@ class Generation:
 
 def _note(exchange: Exchange, delta: ChoiceDelta) -> None:
     record = exchange.record
-    now = asyncio.get_running_loop().time()
+    now = time.monotonic()
     if record.first_piece is None:
         record.first_piece = now
     record.last_piece = now

@@ -78,6 +78,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._header_bytes = 0
         self._unparsed = 0
         self._moved = False
+        self._fresh = False
         self._lingered = 0
         self._stalled: tuple[float, int] | None = None
         self.raw: asyncio.Transport = None  # pyright: ignore[reportAttributeAccessIssue] - until connected
@@ -105,7 +106,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Close, after what was written; the rest of an unfinished request is thrown away first."""
         if self.raw.is_closing() or self._phase is Phase.LINGER:
             return
-        if self._phase in (Phase.HEADER, Phase.BODY) and self.raw.can_write_eof():
+        if (self._stopped or self._phase is not Phase.IDLE) and self.raw.can_write_eof():
             self._linger()
         else:
             self.raw.close()
@@ -129,6 +130,7 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._last_data = self.loop.time()
         self._moved = False
+        self._fresh = False
         try:
             self.parser.feed_data(data)  # pyright: ignore[reportOptionalMemberAccess] - until the end
         except httptools.HttpParserUpgrade:
@@ -145,11 +147,11 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _bound_unparsed(self, size: int) -> None:
         # The parser keeps half a header field, a trailer or a chunk's extensions; bound what it may hold.
-        if self._moved or self._phase is Phase.IDLE:
+        if self._phase is Phase.IDLE or (self._moved and not self._fresh):
             self._unparsed = 0
             return
         self._unparsed += size
-        if self._unparsed > self._limits.header_bytes:
+        if self._unparsed > self._limits.header_bytes + self._limits.url_bytes:
             self._refuse(self._headers_too_large())
 
     def _headers_too_large(self) -> Failure:
@@ -161,6 +163,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._fresh = self._phase is Phase.IDLE and not self._moved  # it begins where this piece does
         self._phase = Phase.HEADER
         self._since = self._last_data
         self._header_bytes = 0
@@ -185,6 +188,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._moved = True
+        self._fresh = False
         if len(self.pipeline) >= self._limits.pipelined:
             raise Refused(Failure(FailureKind.RATE_LIMITED, "Too many requests wait on this connection."))
         super().on_headers_complete()

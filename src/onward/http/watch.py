@@ -1,9 +1,10 @@
 """Ends a request's work when its caller goes away or its time is over."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
+
+from onward.http.exchange import Exchange
 
 _ARM_AFTER_S = 0.05
 """A request that is faster is never watched: it costs a timer and no task."""
@@ -15,8 +16,8 @@ class Watch:
     The body must have been read: what `receive` gives next is the disconnect.
     """
 
-    def __init__(self, receive: Callable[[], Awaitable[Any]], limit_s: float) -> None:
-        self._receive = receive
+    def __init__(self, exchange: Exchange, limit_s: float) -> None:
+        self._exchange = exchange
         self._limit_s = limit_s
         self._watching: asyncio.Task[None] | None = None
         self.gone = False
@@ -45,8 +46,10 @@ class Watch:
     async def _watch(self) -> None:
         try:
             async with asyncio.timeout(self._limit_s):
-                while (await self._receive())["type"] != "http.disconnect":
+                while (await self._exchange.receive())["type"] != "http.disconnect":
                     pass
+            if self._exchange.answered:
+                return
             self.gone = True
         except TimeoutError:
             self.expired = True

@@ -48,7 +48,7 @@ def build(
     created = int(time.time())
     for model in plan.config.models:
         primary = model.deployments[0].name
-        side = read_text_side(Path(plan.model_files[primary]))
+        side = read_text_side(model, Path(plan.model_files[primary]))
         entry = catalog_model(model, side, created)
         served[model.id] = ServedModel(entry, side.tokenizer, side.renderer, engines[primary])
         templates[model.id] = side.chat_template
@@ -107,17 +107,12 @@ def catalog_model(model: settings.Model, side: TextSide, created: int) -> catalo
         repo=model.repo or None,
         kind=model.kind,
         capabilities=frozenset(model.capabilities) - lacking,
-        context_length=context_length(model, side.trained_context),
+        context_length=side.context_length,
         default_max_tokens=model.default_max_tokens,
         price=_price(model.price),
         created=created,
         agreement=model.agreement,
     )
-
-
-def context_length(model: settings.Model, trained: int | None) -> int:
-    """What is asked for, but never more than the model was trained to hold."""
-    return min(model.context_length, trained) if trained else model.context_length
 
 
 def _price(price: settings.Price | None) -> catalog.Price | None:

@@ -21,7 +21,14 @@ class HttpSide:
 
     async def start(self, sockets: Sequence[socket.socket]) -> None:
         """Accept connections. The engines may still be starting: requests say so then."""
+        for engine in self._engines.values():
+            engine.status()  # the first look connects
         await self._server.start(sockets)
+
+    async def ready(self) -> None:
+        """Return once every engine is connected. Raises `Failure` if that takes long."""
+        for engine in self._engines.values():
+            await engine.wait_ready()
 
     async def stop(self, grace_s: float, hurry: asyncio.Event) -> None:
         """Take no more requests and end the running ones: in `grace_s` seconds, or at once in a hurry."""

@@ -11,8 +11,9 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import uvloop
@@ -23,6 +24,9 @@ from onward.wiring.config import Config
 from onward.wiring.engines import Engines
 from onward.wiring.listen import ServeError
 from onward.wiring.plan import Plan
+
+if TYPE_CHECKING:
+    from onward.http.log import LogWriter
 
 __all__ = ["Ready", "ServeError", "serve"]
 logger = logging.getLogger("onward")
@@ -51,7 +55,7 @@ def serve(config: Config, ready: Callable[[Ready], None]) -> None:
         files = _fetch_models(config)
         folder = private.make_folder()
         try:
-            uvloop.run(_supervise(config, files, sockets, folder, ready))
+            uvloop.run(Supervisor(config, files, sockets, folder, ready).run())
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     finally:
@@ -70,116 +74,102 @@ def _fetch_models(config: Config) -> dict[str, str]:
     return files
 
 
-async def _supervise(
-    config: Config,
-    files: dict[str, str],
-    sockets: list[socket.socket],
-    folder: Path,
-    ready: Callable[[Ready], None],
-) -> None:
-    stop, hurry = _signals()
-    engines = Engines(config, files, folder)
-    plan = Plan(config=config, model_files=files, sockets=engines.sockets)
-    try:
-        await engines.start()
-        if config.server.workers == 1:
-            await _serve_here(plan, sockets, engines, stop, hurry, ready)
-        else:
-            await _serve_in_workers(plan, sockets, folder, engines, stop, hurry, ready)
-    finally:
-        await engines.stop()
+class Supervisor:
+    """Everything that lives once per host, while it lives."""
 
+    def __init__(
+        self,
+        config: Config,
+        files: dict[str, str],
+        sockets: list[socket.socket],
+        folder: Path,
+        ready: Callable[[Ready], None],
+    ) -> None:
+        self._config = config
+        self._sockets = sockets
+        self._folder = folder
+        self._announce = ready
+        self._engines = Engines(config, files, folder)
+        self._plan = Plan(config=config, model_files=files, sockets=self._engines.sockets)
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
 
-def _signals() -> tuple[asyncio.Event, asyncio.Event]:
-    """Events that the first and the second SIGTERM or SIGINT set."""
-    stop, hurry = asyncio.Event(), asyncio.Event()
-
-    def receive(name: str) -> None:
-        if stop.is_set():
-            hurry.set()
-        logger.info("%s: %s", name, "ending at once" if hurry.is_set() else "finishing running requests")
-        stop.set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, receive, number.name)
-    return stop, hurry
-
-
-async def _serve_here(
-    plan: Plan,
-    sockets: list[socket.socket],
-    engines: Engines,
-    stop: asyncio.Event,
-    hurry: asyncio.Event,
-    ready: Callable[[Ready], None],
-) -> None:
-    # The engine is starting by now: what HTTP needs is imported meanwhile.
-    from onward.http.log import configure  # noqa: PLC0415
-    from onward.wiring.http_side import HttpSide  # noqa: PLC0415
-
-    log = configure(text=plan.config.server.log_format == "text")
-    try:
-        side = HttpSide(plan, log)
-        await side.start(sockets)
+    async def run(self) -> None:
+        """Serve until a signal ends it."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled, number.name)
         try:
-            await _until_stopped(plan.config, sockets, engines, stop, ready)
+            await self._engines.start()
+            # The engines are starting by now: what HTTP needs is imported meanwhile.
+            from onward.http.log import configure  # noqa: PLC0415
+
+            log = configure(text=self._config.server.log_format == "text")
+            try:
+                await (
+                    self._serve_here(log) if self._config.server.workers == 1 else self._serve_in_workers()
+                )
+            finally:
+                log.close()
         finally:
-            await side.stop(plan.config.server.shutdown_grace_s, hurry)
-    finally:
-        log.close()
+            await self._engines.stop()
 
+    def _signalled(self, name: str) -> None:
+        if self._stop.is_set():
+            self._hurry.set()
+        logger.info(
+            "%s: %s", name, "ending at once" if self._hurry.is_set() else "finishing running requests"
+        )
+        self._stop.set()
 
-async def _serve_in_workers(
-    plan: Plan,
-    sockets: list[socket.socket],
-    folder: Path,
-    engines: Engines,
-    stop: asyncio.Event,
-    hurry: asyncio.Event,
-    ready: Callable[[Ready], None],
-) -> None:
-    from onward.http.log import configure  # noqa: PLC0415
-    from onward.wiring.workers import Workers  # noqa: PLC0415
+    async def _serve_here(self, log: "LogWriter") -> None:
+        from onward.wiring.http_side import HttpSide  # noqa: PLC0415 - the engines come first
 
-    log = configure(text=plan.config.server.log_format == "text")
-    workers = Workers(plan, plan.config.server.workers, sockets, folder)
-    try:
+        side = HttpSide(self._plan, log)
+        await side.start(self._sockets)
+        try:
+            await self._until_stopped(self._engines.ready, side.ready)
+        finally:
+            await side.stop(self._config.server.shutdown_grace_s, self._hurry)
+
+    async def _serve_in_workers(self) -> None:
+        from onward.wiring.workers import Workers  # noqa: PLC0415 - the engines come first
+
+        workers = Workers(self._plan, self._config.server.workers, self._sockets, self._folder)
         try:
             await workers.start()
-            await _until_stopped(plan.config, sockets, engines, stop, ready)
+            await self._until_stopped(self._engines.ready)
         finally:
-            for one in sockets:
+            for one in self._sockets:
                 one.close()
-            await workers.stop(hurry)
-    finally:
-        log.close()
+            await workers.stop(self._hurry)
 
+    async def _until_stopped(self, *conditions: Callable[[], Awaitable[None]]) -> None:
+        """Tell that all is up once all conditions are met, and return when a signal came."""
 
-async def _until_stopped(
-    config: Config,
-    sockets: list[socket.socket],
-    engines: Engines,
-    stop: asyncio.Event,
-    ready: Callable[[Ready], None],
-) -> None:
-    if config.server.no_auth and not config.keys and not listen.is_loopback(config.server.host):
-        logger.warning("no key is needed: everybody who can reach %s can use this server", config.server.host)
-    stopped = asyncio.create_task(stop.wait())
-    started = asyncio.create_task(engines.ready())
-    try:
-        await asyncio.wait([stopped, started], return_when=asyncio.FIRST_COMPLETED)
-        if started.done():
-            started.result()
-            mount = next(iter(config.dialects.values())).rstrip("/")
-            ready(
-                Ready(
-                    base_url=listen.base_url(config, sockets) + mount,
-                    model=config.models[0].id,
-                    needs_key=bool(config.keys),
-                )
-            )
-            await stopped
-    finally:
-        stopped.cancel()
-        started.cancel()
+        async def start() -> None:
+            for condition in conditions:
+                await condition()
+
+        server = self._config.server
+        if server.no_auth and not self._config.keys and not listen.is_loopback(server.host):
+            logger.warning("no key is needed: everybody who can reach %s can use this server", server.host)
+        stopped = asyncio.create_task(self._stop.wait())
+        started = asyncio.create_task(start())
+        try:
+            await asyncio.wait([stopped, started], return_when=asyncio.FIRST_COMPLETED)
+            if started.done():
+                started.result()
+                self._announce(self._ready())
+                await stopped
+        finally:
+            stopped.cancel()
+            started.cancel()
+
+    def _ready(self) -> Ready:
+        mount = next(iter(self._config.dialects.values())).rstrip("/")
+        return Ready(
+            base_url=listen.base_url(self._config, self._sockets) + mount,
+            model=self._config.models[0].id,
+            needs_key=bool(self._config.keys),
+        )

@@ -1,17 +1,19 @@
 """The text side of a model: its tokenizer and its chat format, out of its file."""
 
-import mmap
-from collections.abc import Mapping
+import logging
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from onward.rendering import gguf
 from onward.rendering.renderer import Renderer
-from onward.rendering.template import TemplateRenderer
+from onward.rendering.template import ChatTemplateError, TemplateRenderer
 from onward.rendering.tokenizer import Tokenizer, from_gguf
+from onward.rendering.vocabulary import TokenizerError
+from onward.wiring import config as settings
 from onward.wiring.listen import ServeError
+from onward.wiring.model_file import context_length, read_metadata
+
+logger = logging.getLogger("onward")
 
 
 class TextSide(msgspec.Struct, frozen=True):
@@ -20,32 +22,22 @@ class TextSide(msgspec.Struct, frozen=True):
     tokenizer: Tokenizer
     renderer: Renderer | None
     chat_template: str | None
-    trained_context: int | None
-    """Tokens that it was trained to hold."""
+    context_length: int
 
 
-def read_text_side(path: Path) -> TextSide:
-    """The text side of a GGUF. Raises `ServeError`."""
+def read_text_side(model: settings.Model, path: Path) -> TextSide:
+    """The text side of a model of the config, out of its GGUF. Raises `ServeError`."""
+    metadata = read_metadata(path)
     try:
-        metadata = _metadata(path)
         tokenizer = from_gguf(metadata)
-    except (OSError, ValueError) as error:
+    except TokenizerError as error:
         raise ServeError(f"{path} cannot be served: {error}") from None
-    template = metadata.get("tokenizer.chat_template") or None
-    renderer = TemplateRenderer(template, tokenizer) if template else None
-    return TextSide(tokenizer, renderer, template, trained_context(metadata))
-
-
-def trained_context(metadata: Mapping[str, Any]) -> int | None:
-    """How many tokens the model of this metadata was trained to hold."""
-    length = metadata.get(f"{metadata.get('general.architecture')}.context_length")
-    return length if isinstance(length, int) else None
-
-
-def _metadata(path: Path) -> Mapping[str, Any]:
-    with (
-        path.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
-        memoryview(content) as view,
-    ):
-        return gguf.read_metadata(view)
+    length = context_length(model, metadata)
+    template: str | None = metadata.get("tokenizer.chat_template") or None
+    renderer = None
+    if template is not None:
+        try:
+            renderer = TemplateRenderer(template, tokenizer, longest_prompt=length)
+        except ChatTemplateError as error:
+            logger.warning("%s is served without chat: %s", model.id, error)
+    return TextSide(tokenizer, renderer, template, length)
