@@ -129,7 +129,7 @@ def join_chat(events: list[dict[str, Any]]) -> dict[str, Any]:
         choice["finish_reason"] = piece["finish_reason"]
         if piece.get("logprobs") is not None:
             joined = choice["logprobs"] or {"content": []}
-            choice["logprobs"] = {"content": joined["content"] + piece["logprobs"]["content"]}
+            choice["logprobs"] = piece["logprobs"] | {"content": joined["content"] + piece["logprobs"]["content"]}
         if "token_ids" in piece:
             choice["token_ids"] = choice.get("token_ids", []) + piece["token_ids"]
         if piece.get("prompt_token_ids") is not None:

@@ -158,8 +158,9 @@ def entry_of(tokenizer: Tokenizer, token: ScoredToken, offset: int) -> TokenEntr
 def prompt_delta(
     tokenizer: Tokenizer,
     index: int,
-    scored: Sequence[ScoredToken] | None,
     ids: Sequence[int],
+    scored: Sequence[ScoredToken] | None,
+    *,
     want_entries: bool,
 ) -> ChoiceDelta:
     """An echoed prompt: its text, control tokens spelled out, and with `want_entries` its entries.
