@@ -15,6 +15,8 @@ from onward.wire.frames import Frames, encode
 from onward.wire.logprobs import chat_logprobs
 from onward.wire.usage import usage_fields
 
+_NOTHING = ChoiceDelta(index=0)
+
 
 class ChatEncoder:
     """Encodes the answer to one request. `id` is the part after the prefix; `created` Unix seconds."""
@@ -56,13 +58,13 @@ class ChatEncoder:
                 frames.close(usage),
             )
         new = self._new(delta)
-        covered = delta if delta.entries or delta.token_ids else None
+        covered = delta
         middle = b""
-        if new or (covered and not delta.finish):
+        if new or (not delta.finish and (delta.entries or delta.token_ids)):
             if not new and "content" not in self._empty_delta:
                 new = {"content": ""}
             middle = self._event(self._choice(delta.index, new, covered), usage)
-            covered = None
+            covered = _NOTHING
         if delta.finish is None:
             return opening + middle
         last = self._choice(delta.index, {}, covered)
@@ -108,7 +110,7 @@ class ChatEncoder:
             "finish_reason": None,
         }
         if request.return_token_ids:
-            choice["token_ids"] = covered.token_ids if covered else []
+            choice["token_ids"] = covered.token_ids if covered is not None else []
         return choice
 
     def _new(self, delta: ChoiceDelta) -> dict[str, Any]:
