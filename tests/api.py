@@ -91,7 +91,9 @@ def join_completion(events: list[dict[str, Any]]) -> dict[str, Any]:
             continue
         assert len(event["choices"]) == 1
         piece = event["choices"][0]
-        choice = choices.setdefault(piece["index"], {"index": piece["index"], "text": "", "logprobs": None, "finish_reason": None})
+        choice = choices.setdefault(
+            piece["index"], {"index": piece["index"], "text": "", "logprobs": None, "finish_reason": None}
+        )
         assert choice["finish_reason"] is None, "a piece after the finish"
         choice["text"] += piece["text"]
         choice["finish_reason"] = piece["finish_reason"]
@@ -120,7 +122,8 @@ def join_chat(events: list[dict[str, Any]]) -> dict[str, Any]:
         piece = event["choices"][0]
         new = piece["index"] not in choices
         choice = choices.setdefault(
-            piece["index"], {"index": piece["index"], "message": {"content": ""}, "logprobs": None, "finish_reason": None}
+            piece["index"],
+            {"index": piece["index"], "message": {"content": ""}, "logprobs": None, "finish_reason": None},
         )
         assert choice["finish_reason"] is None, "a piece after the finish"
         if new:
@@ -129,7 +132,9 @@ def join_chat(events: list[dict[str, Any]]) -> dict[str, Any]:
         choice["finish_reason"] = piece["finish_reason"]
         if piece.get("logprobs") is not None:
             joined = choice["logprobs"] or {"content": []}
-            choice["logprobs"] = piece["logprobs"] | {"content": joined["content"] + piece["logprobs"]["content"]}
+            choice["logprobs"] = piece["logprobs"] | {
+                "content": joined["content"] + piece["logprobs"]["content"]
+            }
         if "token_ids" in piece:
             choice["token_ids"] = choice.get("token_ids", []) + piece["token_ids"]
         if piece.get("prompt_token_ids") is not None:

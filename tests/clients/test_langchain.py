@@ -13,7 +13,13 @@ pytestmark = [pytest.mark.covers("O-1", "O-2"), pytest.mark.filterwarnings("igno
 
 @pytest.fixture
 def options(server):
-    return {"base_url": f"{server.base_url}/v1", "api_key": "none", "model": "smollm2-135m-instruct", "temperature": 0, "max_retries": 0}
+    return {
+        "base_url": f"{server.base_url}/v1",
+        "api_key": "none",
+        "model": "smollm2-135m-instruct",
+        "temperature": 0,
+        "max_retries": 0,
+    }
 
 
 def test_legacy_completions(options):
@@ -21,7 +27,7 @@ def test_legacy_completions(options):
     alone = llm.invoke("The capital of France is")
     assert "Paris" in alone
     batch = llm.generate(["The capital of France is", "One two three one two"], stop=["\n\n"])
-    assert [group[0].text for group in batch.generations][0] == alone
+    assert batch.generations[0][0].text == alone.partition("\n\n")[0]
     assert batch.llm_output["token_usage"]["completion_tokens"] > 0
     assert "".join(llm.stream("The capital of France is")) == alone
 

@@ -5,16 +5,25 @@ straight from libllama, with the same prefill cuts, to 1e-4.
 """
 
 import json
+import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+from onward.engines.llama.binding import Context, Library, Model
+from onward.engines.llama.slots import CHUNK
 
 QUESTIONS = [
     {"question": "The capital of France is", "choices": [" Paris", " Rome", " a banana"], "answer": 0},
     {"question": "Two plus two is", "choices": [" five", " four", " blue"], "answer": 1},
     {"question": "The sun rises in the", "choices": [" west", " east", " soup"], "answer": 1},
-    {"question": "Water freezes at zero degrees", "choices": [" Celsius", " Fahrenheit", " yesterday"], "answer": 0},
+    {
+        "question": "Water freezes at zero degrees",
+        "choices": [" Celsius", " Fahrenheit", " yesterday"],
+        "answer": 0,
+    },
 ]
 TASK = """
 task: onward_tiny
@@ -58,26 +67,34 @@ def evaluated(server, tmp_path_factory):
     (folder / "run.py").write_text(RUN)
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(folder / "run.py"), str(folder), server.base_url],
-        timeout=300, capture_output=True, text=True,
-        env={**__import__("os").environ, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(folder / "hf")},
+        timeout=300,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(folder / "hf")},
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads((folder / "out.json").read_text())
 
 
 @pytest.mark.covers("O-1", "TC-9")
-def test_log_likelihoods_are_the_models_own(evaluated, gguf):
-    from onward.engines.llama.score import score_directly
-    from onward.rendering import gguf as header, tokenizer
-
-    model_tokenizer = tokenizer.from_gguf(header.read_metadata(gguf.read_bytes()))
+def test_log_likelihoods_are_the_models_own(evaluated, gguf, tokenizer):
+    model = Model(Library(), str(gguf))
+    context = Context(model, sequences=1, length=1024, threads=1, batch=CHUNK)
     for row, likelihoods in zip(QUESTIONS, evaluated["likelihoods"], strict=True):
         for choice, likelihood in zip(row["choices"], likelihoods, strict=True):
-            context = model_tokenizer.encode_prompt(row["question"])
-            whole = model_tokenizer.encode_prompt(row["question"] + choice)
-            assert whole[: len(context)] == context
-            scores = score_directly(gguf, whole)
-            assert likelihood == pytest.approx(sum(scores[len(context) :]), abs=1e-4)
+            question = tokenizer.encode_prompt(row["question"])
+            whole = tokenizer.encode_prompt(row["question"] + choice)
+            assert whole[: len(question)] == question
+            assert len(whole) <= CHUNK  # one cut, at the start
+            context.truncate(0, 0)
+            context.decode_chunk(0, whole, 0, outputs="all")
+            expected = 0.0
+            for position in range(len(question) - 1, len(whole) - 1):
+                logits = context.logits(position).astype(np.float64)
+                expected += logits[whole[position + 1]] - np.logaddexp.reduce(logits)
+            assert likelihood == pytest.approx(expected, abs=1e-4)
+    context.close()
+    model.close()
 
 
 def test_the_model_answers_better_than_chance(evaluated):

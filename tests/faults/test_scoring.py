@@ -1,7 +1,6 @@
 """D01 to D05: log probabilities, echoed or not."""
 
 import pytest
-
 from tests.api import ARRAYS, Api
 
 CAT = "The cat sat on the mat"
@@ -10,7 +9,7 @@ CAT = "The cat sat on the mat"
 @pytest.mark.fault("D01")
 @pytest.mark.covers("O-1", "TC-9")
 async def test_prompt_scoring_is_there(api: Api):
-    """echo with logprobs covers each prompt token and the generated one."""
+    """Echo with logprobs covers each prompt token and the generated one."""
     ids = await api.tokenize(CAT)
     text = await api.complete(prompt=CAT, max_tokens=1, temperature=0, logprobs=1, echo=True)
     wrapped = await api.complete(prompt=[ids], max_tokens=1, temperature=0, logprobs=1, echo=True)
@@ -27,7 +26,7 @@ async def test_prompt_scoring_is_there(api: Api):
 
 @pytest.mark.fault("D01")
 async def test_scoring_alone_samples_nothing(api: Api):
-    """echo with max_tokens 0 scores the prompt as with one token more."""
+    """Echo with max_tokens 0 scores the prompt as with one token more."""
     scored = await api.complete(prompt=CAT, max_tokens=0, logprobs=3, echo=True)
     longer = await api.complete(prompt=CAT, max_tokens=1, temperature=0, logprobs=3, echo=True)
     choice = scored["choices"][0]
@@ -43,7 +42,9 @@ async def test_each_surface_has_its_own_shape_of_logprobs(api: Api):
     """Completions answer four arrays, chat a list of entries, neither the other's keys."""
     completion = (await api.complete(prompt=CAT, max_tokens=3, logprobs=2))["choices"][0]["logprobs"]
     assert set(completion) == set(ARRAYS)
-    chat = await api.chat(messages=[{"role": "user", "content": "Hi"}], max_tokens=3, logprobs=True, top_logprobs=2)
+    chat = await api.chat(
+        messages=[{"role": "user", "content": "Hi"}], max_tokens=3, logprobs=True, top_logprobs=2
+    )
     entries = chat["choices"][0]["logprobs"]
     assert set(entries) == {"content", "refusal"}
     assert len(entries["content"]) == chat["usage"]["completion_tokens"]
@@ -69,17 +70,19 @@ async def test_echo_of_token_ids(api: Api, stream: bool):
 @pytest.mark.fault("D04")
 @pytest.mark.parametrize("count", [0, 1, 5, 20])
 async def test_number_of_alternatives(api: Api, count: int):
-    """k alternatives and the generated token, with the very same float."""
+    """K alternatives and the generated token, with the very same float."""
     answer = await api.complete(prompt=CAT, max_tokens=6, seed=4, logprobs=count)
     entries = answer["choices"][0]["logprobs"]
-    for token, logprob, top in zip(entries["tokens"], entries["token_logprobs"], entries["top_logprobs"], strict=True):
+    for token, logprob, top in zip(
+        entries["tokens"], entries["token_logprobs"], entries["top_logprobs"], strict=True
+    ):
         assert top[token] == logprob
         assert max(1, count) <= len(top) <= count + 1
 
 
 @pytest.mark.fault("D04")
 async def test_alternatives_off_and_out_of_range(api: Api):
-    """null is off; 21 and -1 are refused; top_logprobs needs logprobs."""
+    """Null is off; 21 and -1 are refused; top_logprobs needs logprobs."""
     assert (await api.complete(prompt=CAT, max_tokens=1, logprobs=None))["choices"][0]["logprobs"] is None
     for bad in (21, -1):
         response = await api.post("completions", {"prompt": CAT, "logprobs": bad})
@@ -90,7 +93,10 @@ async def test_alternatives_off_and_out_of_range(api: Api):
         assert (response.status_code, response.json()["error"]["param"]) == (400, "top_logprobs")
     for count in (0, 20):
         chat = await api.chat(messages=messages, max_tokens=2, logprobs=True, top_logprobs=count)
-        assert all(len(entry["top_logprobs"]) in {count, count + min(count, 1)} for entry in chat["choices"][0]["logprobs"]["content"])
+        assert all(
+            len(entry["top_logprobs"]) in {count, count + min(count, 1)}
+            for entry in chat["choices"][0]["logprobs"]["content"]
+        )
 
 
 @pytest.mark.fault("D05")

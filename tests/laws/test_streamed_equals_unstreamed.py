@@ -68,7 +68,9 @@ options = st.fixed_dictionaries(
     {
         "echo": st.booleans(),
         "n": st.integers(1, 3),
-        "stop": st.lists(st.sampled_from([" two", "o t", "日", "e", " 😀", "zzz", "ee\n", "<|im_end|>"]), max_size=3),
+        "stop": st.lists(
+            st.sampled_from([" two", "o t", "日", "e", " 😀", "zzz", "ee\n", "<|im_end|>"]), max_size=3
+        ),
         "logprobs": st.none() | st.integers(0, 3),
         "return_token_ids": st.booleans(),
         "max_tokens": st.integers(0, 30),
@@ -118,8 +120,15 @@ def test_completions(tokenizer, pieces, data, asked, seed):
 def test_chat(tokenizer, renderer, pieces, data, n, stop, logprobs, return_token_ids, max_tokens, seed):
     tokens = data.draw(st.lists(st.sampled_from(pieces), max_size=24))
     request = ChatRequest(
-        model="m", messages=[Message(role="user", content="Hi")], n=n, stop=stop, logprobs=logprobs,
-        return_token_ids=return_token_ids, max_tokens=max_tokens, sampling=_seeded(seed), include_usage=True,
+        model="m",
+        messages=[Message(role="user", content="Hi")],
+        n=n,
+        stop=stop,
+        logprobs=logprobs,
+        return_token_ids=return_token_ids,
+        max_tokens=max_tokens,
+        sampling=_seeded(seed),
+        include_usage=True,
     )
     body, streamed = answers(
         prepare_chat,
