@@ -90,7 +90,7 @@ class TemplateRenderer:
         if request.continue_final_message:
             _mark_end(shown[-1], guard.end)
         values: dict[str, Any] = {
-            **wanted,
+            **{name: guard.guarded(value) for name, value in wanted.items()},
             **self._special,
             "messages": shown,
             "tools": guard.guarded(request.tools) or None,
