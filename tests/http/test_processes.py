@@ -16,6 +16,7 @@ import pytest
 
 from tests.conftest import RunningServer, free_port, start_server
 
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - what the tests are about
 MODEL = "smollm2-135m-instruct"
 LONG = {
     "model": MODEL,
@@ -130,14 +131,16 @@ def test_a_second_signal_ends_at_once(gguf, tmp_path, workers: str, signals):
         left = children(server.process.pid)
         endless = {**LONG, "max_tokens": 8000}
         lines = []
-        with httpx.stream("POST", f"{server.base_url}/v1/completions", json=endless, timeout=60) as response:
-            with contextlib.suppress(httpx.TransportError):
-                for line in response.iter_lines():
-                    lines.append(line)
-                    if len(lines) == 3:
-                        server.process.send_signal(signals[0])
-                    if len(lines) == 11:
-                        server.process.send_signal(signals[1])
+        with (
+            contextlib.suppress(httpx.TransportError),
+            httpx.stream("POST", f"{server.base_url}/v1/completions", json=endless, timeout=60) as response,
+        ):
+            for line in response.iter_lines():
+                lines.append(line)
+                if len(lines) == 3:
+                    server.process.send_signal(signals[0])
+                if len(lines) == 11:
+                    server.process.send_signal(signals[1])
         assert "data: [DONE]" not in lines
         assert server.process.wait(20) == 0
         assert not any(alive(child) for child in left)
@@ -200,6 +203,34 @@ def refused(*options: str, config: Path | None = None) -> str:
     return ended.stderr
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_signal_while_the_server_starts(gguf, tmp_path, workers: str):
+    server = start_server(tmp_path, "--workers", workers)
+    try:
+        until(lambda: named(server.process.pid, "onward.engines.llama"))
+        left = children(server.process.pid)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(20) == 0, server.log.read_text()
+        assert not any(alive(child) for child in left)
+    finally:
+        server.process.kill()
+        server.process.wait()
+
+
+def test_signals_to_the_whole_group_are_for_the_supervisor(gguf, tmp_path):
+    """What a service manager sends to every process does not cut what runs in a worker."""
+    with running(tmp_path, "--workers", "2") as server:
+        lines = []
+        with httpx.stream("POST", f"{server.base_url}/v1/completions", json=LONG, timeout=60) as response:
+            for line in response.iter_lines():
+                lines.append(line)
+                if len(lines) == 3:
+                    for worker in named(server.process.pid, "onward.wiring.worker"):
+                        os.kill(worker, signal.SIGTERM)
+                        os.kill(worker, signal.SIGINT)
+        assert "data: [DONE]" in lines
+
+
 def test_a_port_in_use(gguf):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -209,13 +240,13 @@ def test_a_port_in_use(gguf):
 
 
 def test_listening_to_others_needs_a_key(gguf, tmp_path):
-    message = refused("--host", "0.0.0.0", "--port", str(free_port()))
+    message = refused("--host", EVERYWHERE, "--port", str(free_port()))
     assert "onward keys new" in message
     assert "--no-auth" in message
     config = '[[keys]]\nname = "ci"\nsecret_env = "ONWARD_TEST_KEY"\n'
     os.environ["ONWARD_TEST_KEY"] = "on-secret-of-a-test"
     try:
-        with running(tmp_path, "--host", "0.0.0.0", config=config) as server:
+        with running(tmp_path, "--host", EVERYWHERE, config=config) as server:
             assert complete(server).status_code == 401
             headers = {"authorization": "Bearer on-secret-of-a-test"}
             assert httpx.get(f"{server.base_url}/v1/models", headers=headers).status_code == 200
@@ -226,7 +257,7 @@ def test_listening_to_others_needs_a_key(gguf, tmp_path):
 
 
 def test_no_auth_warns(gguf, tmp_path):
-    with running(tmp_path, "--host", "0.0.0.0", "--no-auth") as server:
+    with running(tmp_path, "--host", EVERYWHERE, "--no-auth") as server:
         assert complete(server).status_code == 200
         assert server.stop() == 0
         assert "no key is needed" in server.log.read_text()

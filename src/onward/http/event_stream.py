@@ -35,10 +35,14 @@ class EventStream:
         self._writer: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._writer = asyncio.create_task(self._write())
+        self._loop = asyncio.get_running_loop()
+        self._last_at = self._loop.time()
+        self._timer = self._loop.call_at(self._last_at + self._silence_s, self._break_silence)
+        self._writer = self._loop.create_task(self._write())
         return self
 
     async def __aexit__(self, *error: object) -> None:
+        self._timer.cancel()
         if self._writer is not None and not self._writer.done():
             self._writer.cancel()
             await asyncio.wait([self._writer])
@@ -84,12 +88,21 @@ class EventStream:
     async def _next(self) -> bytes:
         if not self._parts:
             self._wake.clear()
-            try:
-                async with asyncio.timeout(self._silence_s):
-                    await self._wake.wait()
-            except TimeoutError:
+            await self._wake.wait()
+            if not self._parts:
                 return self._comment
         data = b"".join(self._parts)
         self._parts.clear()
         self._size = 0
+        self._last_at = self._loop.time()
         return data
+
+    def _break_silence(self) -> None:
+        """Wake the writer if nothing was sent for long. One timer, moved on when it was too early."""
+        now = self._loop.time()
+        due = self._last_at + self._silence_s
+        if due <= now:
+            self._wake.set()
+            self._last_at = now
+            due = now + self._silence_s
+        self._timer = self._loop.call_at(due, self._break_silence)

@@ -44,15 +44,36 @@ class Refused(Exception):  # noqa: N818 - raised inside a parser callback and ca
 
 
 class _Transport:
-    """The transport as a request sees it: closing lets an early answer arrive."""
+    """The transport as a request sees it.
 
-    __slots__ = ("close", "get_extra_info", "is_closing", "write")
+    What is written in one step of the loop, such as a header and its body, goes out in one system
+    call; closing lets an early answer arrive.
+    """
 
-    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
-        self.write = transport.write
+    __slots__ = ("_loop", "_pending", "_transport", "close", "get_extra_info", "is_closing")
+
+    def __init__(
+        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, close: Callable[[], None]
+    ) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._pending: list[bytes] = []
         self.is_closing = transport.is_closing
         self.get_extra_info = transport.get_extra_info
         self.close = close
+
+    def write(self, data: bytes) -> None:
+        if not self._pending:
+            self._loop.call_soon(self.flush)
+        self._pending.append(data)
+
+    def flush(self) -> None:
+        """Hand on what was written so far."""
+        if self._pending:
+            data = b"".join(self._pending)
+            self._pending.clear()
+            if not self._transport.is_closing():
+                self._transport.write(data)
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -88,7 +109,8 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
         self.raw = transport
-        self.transport = _Transport(transport, self.finish)  # pyright: ignore[reportAttributeAccessIssue]
+        self._gathering = _Transport(transport, self.loop, self.finish)
+        self.transport = self._gathering  # pyright: ignore[reportAttributeAccessIssue]
         if len(self.connections) > 2 * self._limits.connections:
             transport.abort()
         elif len(self.connections) > self._limits.connections:
@@ -106,6 +128,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Close, after what was written; the rest of an unfinished request is thrown away first."""
         if self.raw.is_closing() or self._phase is Phase.LINGER:
             return
+        self._gathering.flush()
         if (self._stopped or self._phase is not Phase.IDLE) and self.raw.can_write_eof():
             self._linger()
         else:
@@ -250,6 +273,7 @@ class HttpProtocol(HttpToolsProtocol):
                 unread.disconnected = True
                 unread.message_event.set()
                 if unread.response_started:
+                    self._gathering.flush()
                     self.raw.close()
                     return
                 running = None
@@ -261,6 +285,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._stop()
             return
         self.pipeline.clear()
+        self._gathering.flush()
         path = self.url.split(b"?", 1)[0].decode("latin-1") or None
         self._write_refusal(*self._refusal(failure, path, status))
         if self.raw.can_write_eof():

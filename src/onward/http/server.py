@@ -29,7 +29,13 @@ class Server:
         refusal: Callable[[Failure, str | None, int | None], Refusal],
     ) -> None:
         self._config = Config(
-            app, interface="asgi3", lifespan="off", ws="none", log_config=None, access_log=False
+            app,
+            interface="asgi3",
+            lifespan="off",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
         )
         self._config.load()
         self._state = ServerState()

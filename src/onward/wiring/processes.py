@@ -106,9 +106,8 @@ class Supervisor:
 
             log = configure(text=self._config.server.log_format == "text")
             try:
-                await (
-                    self._serve_here(log) if self._config.server.workers == 1 else self._serve_in_workers()
-                )
+                several = self._config.server.workers > 1
+                await (self._serve_in_workers() if several else self._serve_here(log))
             finally:
                 log.close()
         finally:
@@ -117,9 +116,8 @@ class Supervisor:
     def _signalled(self, name: str) -> None:
         if self._stop.is_set():
             self._hurry.set()
-        logger.info(
-            "%s: %s", name, "ending at once" if self._hurry.is_set() else "finishing running requests"
-        )
+        doing = "ending at once" if self._hurry.is_set() else "finishing running requests"
+        logger.info("%s: %s", name, doing)
         self._stop.set()
 
     async def _serve_here(self, log: "LogWriter") -> None:

@@ -6,6 +6,7 @@ It is told everything through its control socket: first the plan, in one line of
 
 import asyncio
 import os
+import signal
 import socket
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ from onward.wiring.plan import HURRY, LONGEST_PLAN, READY, Plan
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until told otherwise. `arguments`: file descriptors of the control and listening sockets."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # sent to a whole group they are for the supervisor
     control, *listening = (socket.socket(fileno=int(number)) for number in arguments)
     return uvloop.run(_serve(control, listening))
 

@@ -1,0 +1,1 @@
+"""Admission is pure: no server is needed."""

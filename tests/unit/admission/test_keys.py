@@ -1,0 +1,40 @@
+"""Keys: found by their digest, never shown, limited to models."""
+
+import pytest
+
+from onward.admission.keys import Key, Keys, check_model, digest
+from onward.core.failure import Failure, FailureKind
+
+KEY = Key(name="ci", sha256=digest("on-right"), models=frozenset({"a"}))
+
+
+def test_without_keys_everybody_may_call():
+    assert not Keys()
+    assert Keys().find(None) is None
+    assert Keys().find("anything") is None
+
+
+@pytest.mark.parametrize(
+    "secret", [None, "", "on-wrong", "on-right ", "ON-RIGHT", "on-righ", "ключ", "\udcff"]
+)
+def test_wrong_secrets_are_refused_and_not_repeated(secret: str | None):
+    with pytest.raises(Failure) as caught:
+        Keys([KEY]).find(secret)
+    assert caught.value.kind is FailureKind.INVALID_KEY
+    if secret and secret.strip():
+        assert secret not in caught.value.message
+
+
+def test_the_right_secret_finds_its_key():
+    other = Key(name="other", sha256=digest("on-other"))
+    assert Keys([other, KEY]).find("on-right") is KEY
+    assert Keys([KEY, other]).find("on-other") is other
+
+
+def test_models_of_a_key():
+    check_model(None, "b")
+    check_model(KEY, "a")
+    check_model(Key(name="all", sha256=digest("x")), "b")
+    with pytest.raises(Failure) as caught:
+        check_model(KEY, "b")
+    assert (caught.value.kind, caught.value.param) == (FailureKind.MODEL_NOT_ALLOWED, "model")
