@@ -100,7 +100,12 @@ def _talk(commands: Commands) -> None:
     chat.add_argument("--system", metavar="TEXT", help="what the model is told first")
     for parser in (complete, chat):
         parser.add_argument("--model", metavar="ID", help="a model of the server (its first one)")
-        parser.add_argument("--max-tokens", metavar="N", type=_whole(1, 1 << 31), help="longest answer")
+        parser.add_argument(
+            "--max-tokens",
+            metavar="N",
+            type=_whole(1, 1 << 31),
+            help="longest answer (256 of a text, 1024 of a chat)",
+        )
         parser.add_argument("--temperature", metavar="T", type=_temperature, help="0 is greedy, 1 is neutral")
         _server_options(parser)
 

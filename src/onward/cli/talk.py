@@ -9,16 +9,16 @@ from typing import Any
 from onward.cli.client import Client
 from onward.cli.error import CommandError
 
-_LONGEST = 256
-"""Tokens of a completion where nobody says otherwise: a text has no natural end."""
+LONGEST_COMPLETION = 256
+LONGEST_ANSWER = 1024
+"""Tokens where nobody says otherwise: a text has no natural end, and small models repeat themselves."""
 
 
 def complete(chosen: argparse.Namespace) -> None:
     """Print what follows a prompt."""
     prompt = sys.stdin.read() if chosen.prompt == "-" else chosen.prompt
     client = Client(chosen)
-    body = _body(client, chosen) | {"prompt": prompt}
-    body.setdefault("max_tokens", _LONGEST)
+    body = _body(client, chosen, LONGEST_COMPLETION) | {"prompt": prompt}
     with closing(client.stream("/completions", body)) as events:
         _print(event["choices"][0].get("text") for event in events if event.get("choices"))
 
@@ -26,7 +26,7 @@ def complete(chosen: argparse.Namespace) -> None:
 def chat(chosen: argparse.Namespace) -> None:
     """Answer one message, or each line of the input in turn."""
     client = Client(chosen)
-    settings = _body(client, chosen)
+    settings = _body(client, chosen, LONGEST_ANSWER)
     messages: list[dict[str, str]] = []
     if chosen.system is not None:
         messages.append({"role": "system", "content": chosen.system})
@@ -52,10 +52,9 @@ def chat(chosen: argparse.Namespace) -> None:
             print("\n(stopped; that message is forgotten)", file=sys.stderr)
 
 
-def _body(client: Client, chosen: argparse.Namespace) -> dict[str, Any]:
+def _body(client: Client, chosen: argparse.Namespace, longest: int) -> dict[str, Any]:
     body: dict[str, Any] = {"model": client.model(chosen.model), "stream": True}
-    if chosen.max_tokens is not None:
-        body["max_tokens"] = chosen.max_tokens
+    body["max_tokens"] = chosen.max_tokens or longest
     if chosen.temperature is not None:
         body["temperature"] = chosen.temperature
     return body

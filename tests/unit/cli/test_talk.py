@@ -50,6 +50,7 @@ def test_chat_answers_one_message(onward, stand_in):
         {
             "model": "first",
             "stream": True,
+            "max_tokens": 1024,
             "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
         }
     ]
