@@ -5,6 +5,9 @@ A GGUF holds only a name (`tokenizer.ggml.pre`); what it means is known from the
 model's own wins, which matters for letter classes that llama.cpp approximates. Each pattern
 splits the pieces that the pattern before it left.
 
+Every pattern takes time linear in the text. Names whose patterns do not (``tiny_aya``,
+``superbpe``: they look ahead over all digits at every digit) are left out.
+
 Two names, ``qwen2`` and ``qwen35``, belong to models that compose characters first (NFC).
 """
 
@@ -107,7 +110,14 @@ PRETOKENIZERS: Final[dict[str, Pretokenizer]] = {
     **_named(Pretokenizer((_DIGITS_3, _HAN_KANA, _DEEPSEEK_V3)), "deepseek-v3 hunyuan-dense joyai-llm hy_v4"),
     **_named(
         Pretokenizer(
-            (r"[\r\n]", _DEEPSEEK_LETTERS, r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", _CJK, r"\p{N}+")
+            (
+                r"[\r\n]",
+                _DEEPSEEK_LETTERS,
+                r"\s?[!-/:-~！-／：-～‘-‟　-。]+",
+                r"(?<!\s)\s++$",
+                _CJK,
+                r"\p{N}+",
+            )
         ),
         "deepseek-llm",
     ),
@@ -122,10 +132,8 @@ PRETOKENIZERS: Final[dict[str, Pretokenizer]] = {
         "gpt-2 phi-2 gigachat a.x-4.0 mellum mpt olmo jais trillion granite-docling exaone4",
     ),
     **_named(Pretokenizer((_O200K,)), "gpt-4o llama4 kanana2 talkie minimax-m2"),
-    **_named(Pretokenizer((r"\d{1,3}(?=(?:\d{3})*\b)", _O200K)), "tiny_aya cohere2moe"),
     **_named(Pretokenizer((_TEKKEN,), whole_words=True, add_bos=True), "tekken"),
     **_named(Pretokenizer((_KIMI,)), "kimi-k2"),
-    **_named(Pretokenizer((r"\p{N}+", r"(?=(\d{3})+(?!\d))")), "superbpe"),
     **_named(Pretokenizer((_BLOOM,)), "poro-chat bloom gpt3-finnish"),
     **_named(Pretokenizer((_BLOOM, r"\p{N}")), "viking"),
     **_named(Pretokenizer((r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]")), "default"),
