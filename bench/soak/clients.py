@@ -210,22 +210,18 @@ def seeded(seed: int) -> dict:
 def request(chance: random.Random) -> tuple[str, dict]:
     """A good request of some sort."""
     text = chance.choice(TEXTS)
-    body = {
-        "model": MODEL,
-        "max_tokens": chance.randrange(1, 24),
-        "temperature": chance.choice([0, 0.7, 1, 2]),
+    body = {"model": MODEL, "max_tokens": chance.randrange(1, 24)}
+    options = {
+        "temperature": chance.choice([0, 0.7, 2]),
+        "n": 2,
+        "stop": ["\n", "the"],
+        "top_p": 0.9,
+        "seed": chance.randrange(1 << 40),
+        "frequency_penalty": 0.5,
+        "logit_bias": {"11": -100},
+        "return_token_ids": True,
     }
-    for name, value in (
-        ("n", 2),
-        ("stop", ["\n", "the"]),
-        ("top_p", 0.9),
-        ("seed", chance.randrange(1 << 40)),
-        ("frequency_penalty", 0.5),
-        ("logit_bias", {"11": -100}),
-        ("return_token_ids", True),
-    ):
-        if chance.random() < 0.2:
-            body[name] = value
+    body |= {name: value for name, value in options.items() if chance.random() < 0.25}
     if chance.random() < 0.4:
         turns = [{"role": "user", "content": f"{text} {chance.random()}"}]
         return "/chat/completions", body | {"messages": turns}
