@@ -175,13 +175,7 @@ class LlamaEngine:
             case frames.Refused():
                 inbox = self._inboxes.get(message.id)
                 if inbox is not None:
-                    kind, text, param, wait = (
-                        message.kind,
-                        message.message,
-                        message.param,
-                        message.retry_after,
-                    )
-                    inbox.fail(Failure(kind, text, param=param, retry_after=wait))
+                    inbox.fail(message.failure())
             case frames.Loaded():
                 inbox = self._inboxes.get(message.id)
                 if inbox is not None:
