@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -73,7 +74,7 @@ async def test_decoding_goes_on_while_a_long_prompt_is_prefilled(embedded):
 
 async def test_a_short_prompt_does_not_wait_for_a_long_one(embedded):
     engine = embedded.client
-    long = asyncio.create_task(collect(engine, request(prompt(640, 31000), max_tokens=1)))
+    long = asyncio.create_task(collect(engine, request(prompt(400, 31000), max_tokens=1)))
     await asyncio.sleep(0)
     assert len(ids(await collect(engine, request(max_tokens=1)))) == 1
     assert not long.done()
@@ -169,11 +170,8 @@ def _alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    stat = f"/proc/{pid}/stat"
-    if not os.path.exists(stat):
-        return True
-    with open(stat) as file:
-        return file.read().rpartition(")")[2].split()[0] != "Z"
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def test_the_client_needs_neither_numpy_nor_the_library():
@@ -189,14 +187,12 @@ def test_the_client_needs_neither_numpy_nor_the_library():
 
 async def test_it_opens_no_port(embedded):
     await collect(embedded.client, request(max_tokens=1))
-    sockets = {
-        os.readlink(f"/proc/{embedded.process.pid}/fd/{fd}")
-        for fd in os.listdir(f"/proc/{embedded.process.pid}/fd")
-    }
-    inodes = {name[8:-1] for name in sockets if name.startswith("socket:[")}
+    proc = Path(f"/proc/{embedded.process.pid}")
+    links = {str(entry.readlink()) for entry in (proc / "fd").iterdir()}
+    inodes = {link[8:-1] for link in links if link.startswith("socket:[")}
     for table in ("tcp", "tcp6", "udp", "udp6"):
-        with open(f"/proc/{embedded.process.pid}/net/{table}") as file:
-            assert inodes.isdisjoint(line.split()[9] for line in file.readlines()[1:])
+        rows = (proc / "net" / table).read_text().splitlines()[1:]
+        assert inodes.isdisjoint(row.split()[9] for row in rows)
 
 
 async def test_it_sleeps_when_idle(embedded, eventually):
@@ -206,8 +202,8 @@ async def test_it_sleeps_when_idle(embedded, eventually):
     await asyncio.sleep(0.3)
 
     def counters() -> list[str]:
-        with open(f"/proc/{embedded.process.pid}/status") as file:
-            return [line for line in file if "ctxt_switches" in line]
+        lines = Path(f"/proc/{embedded.process.pid}/status").read_text().splitlines()
+        return [line for line in lines if "ctxt_switches" in line]
 
     before = counters()
     await asyncio.sleep(1)
