@@ -43,6 +43,7 @@ class Tokenizer:
         self.max_token_bytes: Final = self._longest_token()
         self._bytes: list[bytes | None] = [None] * self.vocab_size
         self._texts: list[str | None] = [None] * self.vocab_size
+        self._spelled: dict[int, tuple[str, bytes | None]] = {}
 
     def encode(self, text: str, *, control: bool) -> list[int]:
         """The IDs of `text`.
@@ -160,9 +161,13 @@ class Tokenizer:
         """The token with its log probability (floored at -9999), as a caller reads it."""
         if logprob is not None and not logprob > LOGPROB_FLOOR:
             logprob = LOGPROB_FLOOR
-        return TokenSpelling(
-            token, self.spelling(token), None if self.is_control(token) else self.token_bytes(token), logprob
-        )
+        known = self._spelled.get(token)
+        if known is None:
+            data = None if self.is_control(token) else self.token_bytes(token)
+            known = (self.spelling(token), data)
+            if data or data is None:
+                self._spelled[token] = known
+        return TokenSpelling(token, known[0], known[1], logprob)
 
     def _merge(self, text: str) -> list[int]:
         # The batch form is the one that lets other threads run, and makes no offsets.
