@@ -28,29 +28,24 @@ async def prompt_ids(served: ServedModel, request: CompletionRequest) -> list[li
 
 
 async def tokenize(served: ServedModel, text: str, param: str) -> list[int]:
-    """A text prompt as the model's tokenizer reads it, control tokens and BOS included.
-
-    A text that cannot fit the context, whatever its tokens, is refused unread: every token
-    covers at most `max_token_bytes` of it.
-    """
-    tokenizer = served.tokenizer
-    check_size(served, len(text), param)
+    """A text prompt as the model's tokenizer reads it, control tokens and BOS included."""
     if len(text) < LONG_TEXT:
-        return tokenizer.encode_prompt(text)
-    return await asyncio.to_thread(tokenizer.encode_prompt, text)
+        return served.tokenizer.encode_prompt(text)
+    return await asyncio.to_thread(_tokenize_long, served, text, param)
 
 
-def check_size(served: ServedModel, characters: int, param: str) -> None:
-    """Refuse a text of which even the longest tokens would not fit the context."""
+def _tokenize_long(served: ServedModel, text: str, param: str) -> list[int]:
+    """As `tokenize`; what cannot fit the context is refused before all its tokens take memory."""
     limit = served.model.context_length
-    least = characters // served.tokenizer.max_token_bytes
+    least = served.tokenizer.least_tokens(text, limit)
     if least > limit:
         raise Failure(
             FailureKind.CONTEXT_LENGTH_EXCEEDED,
-            f"'{param}' has {characters} characters, at least {least} tokens; the context of this model "
+            f"'{param}' has {len(text)} characters, at least {least} tokens; the context of this model "
             f"is {limit} tokens. Send a shorter one.",
             param=param,
         )
+    return served.tokenizer.encode_prompt(text)
 
 
 def check_vocabulary(served: ServedModel, ids: list[int], param: str) -> None:
@@ -131,7 +126,6 @@ async def render(served: ServedModel, request: ChatRequest) -> RenderedPrompt:
             param="model",
         )
     size = sum(_characters(message) for message in request.messages)
-    check_size(served, size, "messages")
     if size < LONG_TEXT:
         return renderer.render(request)
     return await asyncio.to_thread(renderer.render, request)

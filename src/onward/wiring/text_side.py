@@ -1,6 +1,7 @@
 """The text side of a model: its tokenizer and its chat format, out of its file."""
 
 import logging
+import os
 from pathlib import Path
 
 import msgspec
@@ -27,6 +28,8 @@ class TextSide(msgspec.Struct, frozen=True):
 
 def read_text_side(model: settings.Model, path: Path) -> TextSide:
     """The text side of a model of the config, out of its GGUF. Raises `ServeError`."""
+    # One text at a time is encoded, in a thread of ours: a pool of the library's own only takes memory.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     metadata = read_metadata(path)
     try:
         tokenizer = from_gguf(metadata)
