@@ -20,6 +20,9 @@ from onward.engines.llama.slots import CHUNK, Run, Slot, best_match
 DECODE_SHARE = 0.2
 """While prompts wait, running requests get this part of the time of the prompts' chunks."""
 
+OLDEST_EVERY = 4
+"""One chunk in so many goes to the prompt that came first, however long it is."""
+
 Key = tuple[int, int]
 """A connection, and the connection's own number of a request."""
 
@@ -53,6 +56,7 @@ class Scheduler:
         self._adapters: dict[str, object] = {}
         self._submitted = 0
         self._tick = 0
+        self._chunks = 0
         self._owed = 0.0
         self._seconds_per_run = 1.0
         self.rows_exact = slots == 1 or self._rows_are_exact()
@@ -191,14 +195,20 @@ class Scheduler:
         self._context.truncate(slot.index, length)
 
     def _next_prefill(self, busy: list[Work]) -> Work:
-        """In turn; but a run whose prefix another one is computing lets that one go ahead."""
+        """The prompt with the least left, so that most first tokens come early; now and then the oldest.
+
+        A run whose prefix another one is computing lets that one go ahead.
+        """
         busy = sorted(busy, key=lambda work: (-work[1].position, work[1].order))
         ready = [
             (slot, run)
             for index, (slot, run) in enumerate(busy)
             if not any(self._computes_for(other, run) for _, other in busy[:index])
         ]
-        return min(ready, key=lambda work: (work[1].turn, work[1].order))
+        self._chunks += 1
+        if self._chunks % OLDEST_EVERY == 0:
+            return min(ready, key=lambda work: work[1].order)
+        return min(ready, key=lambda work: (len(work[1].request.prompt) - work[1].position, work[1].order))
 
     def _computes_for(self, other: Run, run: Run) -> bool:
         """Whether `other` has yet to compute keys that `run` can then copy."""
@@ -230,7 +240,6 @@ class Scheduler:
         end = min(len(prompt), start // CHUNK * CHUNK + CHUNK)
         outputs = "all" if run.scored is not None else "last" if end == len(prompt) else "none"
         self._touch(slot)
-        run.turn = self._tick
         try:
             self._use_adapter(run)
             self._context.decode_chunk(slot.index, prompt[start:end], start, outputs=outputs)

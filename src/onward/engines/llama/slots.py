@@ -53,8 +53,6 @@ class Run:
     generated: int = 0
     last_token: int = -1
     decoding: bool = False
-    turn: int = 0
-    """The tick of its last chunk."""
 
     @property
     def owner(self) -> Owner:

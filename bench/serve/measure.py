@@ -1,0 +1,42 @@
+"""CPU time and memory of a process and all that it started."""
+
+import os
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def family(pid: int) -> list[int]:
+    """The process and all its descendants."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            children.setdefault(parent, []).append(int(entry.name))
+    found, pending = [], [pid]
+    while pending:
+        found.append(pending.pop())
+        pending += children.get(found[-1], [])
+    return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of the family."""
+    total = 0
+    for one in family(pid):
+        fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / _TICKS
+
+
+def memory(pid: int) -> int:
+    """Bytes of memory of the family: proportional set size, so shared pages count once."""
+    total = 0
+    for one in family(pid):
+        for line in Path(f"/proc/{one}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                total += int(line.split()[1]) * 1024
+    return total
