@@ -188,10 +188,7 @@ def main() -> None:
                 asyncio.run(load.at_once(target.port, fresh_prompts(2, 16), 4))
             loads = [("prefill", options.prompt, 1), ("decode", 16, options.tokens)]
             for number in range(options.rounds):
-                for kind, length, max_tokens in (
-                    ("prefill", options.prompt, 1),
-                    ("decode", 16, options.tokens),
-                ):
+                for kind, length, max_tokens in loads:
                     for count in options.at_once:
                         prompts = fresh_prompts(count, length)
                         pair = (ours, peer) if number % 2 == 0 else (peer, ours)
