@@ -1,6 +1,5 @@
 """What the documents show works as it stands there."""
 
-import ast
 import json
 import re
 import shlex
@@ -9,6 +8,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
 from onward.cli.main import build_parser
@@ -65,8 +65,23 @@ def test_json_is_json(text):
 
 
 @pytest.mark.parametrize("text", examples("python"))
-def test_python_is_python(text):
-    ast.parse(text)
+def test_python_runs(text, server):
+    """Against a real server, as it stands there but for the address."""
+    program = text.replace("http://127.0.0.1:8000", server.base_url)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+@pytest.mark.parametrize("text", [one for one in examples("sh") if "curl " in one.values[0]])
+def test_requests_are_answered(text, server):
+    """What curl is told to send."""
+    path = re.search(r"curl http://127\.0\.0\.1:8000(\S+)", text)[1]
+    body = json.loads(re.search(r" -d '(.*?)'", text, re.DOTALL)[1])
+    answer = httpx.post(server.base_url + path, json=body, timeout=120)
+    assert answer.status_code == 200, answer.text
 
 
 @pytest.mark.parametrize("text", examples("sh"))
