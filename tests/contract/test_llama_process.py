@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from onward.core.failure import Failure, FailureKind
 from onward.engines.llama.client import LlamaEngine
+from onward.engines.llama.process import FAILURES_IN_A_ROW
 from onward.engines.protocol import EngineState
 
 from .conftest import QUEUE, SLOTS, collect, ids, prompt, request
@@ -138,6 +140,14 @@ async def test_a_file_that_is_no_model_fails_with_the_reason(make_embedded, tmp_
         assert caught.value.kind is FailureKind.ENGINE_FAILED
         assert str(broken) in caught.value.message
         assert engine.client.status().state is EngineState.FAILED
+
+
+async def test_a_child_that_always_dies_is_not_started_for_ever(make_embedded, monkeypatch):
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    async with make_embedded() as engine:
+        assert await engine.process.wait_settled() is EngineState.FAILED
+        assert engine.process.restarts == FAILURES_IN_A_ROW - 1
+        assert engine.process.detail
 
 
 async def test_it_ends_with_its_supervisor(gguf, tmp_path, eventually):
