@@ -11,7 +11,15 @@ import pytest
 
 from onward.core.failure import Failure
 from onward.core.generate import Sampling
-from onward.core.request import ChatRequest, CompletionRequest, ImagePart, Message, TextPart, ToolCall
+from onward.core.request import (
+    ChatRequest,
+    CompletionRequest,
+    ImagePart,
+    Message,
+    TextPart,
+    TokensPart,
+    ToolCall,
+)
 from onward.dialects.openai import OPENAI
 from onward.wire.body import decode_body
 from onward.wire.errors import encode_failure
@@ -23,6 +31,8 @@ from onward.wire.requests import (
     tokenize_request,
 )
 from tests.dialects.openai_refusals import CALL, REFUSED_CHATS, REFUSED_COMPLETIONS, TOOL, USER
+
+PIXELS = "data:image/png;base64,iVBORw0KGgo="
 
 
 def completion(**body: Any) -> CompletionRequest:
@@ -81,6 +91,11 @@ READ_COMPLETIONS = [
         "O-3",
         {"min_p": 0.1, "repetition_penalty": 1.1},
         {"sampling": Sampling(min_p=0.1, repetition_penalty=1.1)},
+    ),
+    (
+        "O-3",
+        {"prompt": None, "prompt_chunks": [{"type": "tokens", "tokens": [5, 6]}]},
+        {"prompts": [], "prompt_chunks": [TokensPart([5, 6])]},
     ),
     ("O-3", {"ignore_eos": True, "min_tokens": 4}, {"ignore_eos": True, "min_tokens": 4}),
     ("O-1", {"no_such_field": {"a": [1]}, "metadata": 5}, {"prompts": ["p"]}),
@@ -156,9 +171,9 @@ READ_MESSAGES = [
     (
         {
             "role": "user",
-            "content": [{"type": "image_url", "image_url": {"url": "data:,x", "detail": "low"}}],
+            "content": [{"type": "image_url", "image_url": {"url": PIXELS, "detail": "low"}}],
         },
-        Message(role="user", content=[ImagePart("data:,x", "low")]),
+        Message(role="user", content=[ImagePart(PIXELS, "low")]),
     ),
     (
         {"role": "user", "content": [{"type": "image_url", "image_url": "https://example.com/a.png"}]},

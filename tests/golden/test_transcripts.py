@@ -10,6 +10,7 @@ import pytest
 
 from onward.core.delta import ChoiceDelta, FinishReason, TokenEntry, TokenSpelling, ToolCallDelta, fold
 from onward.core.failure import Failure, FailureKind
+from onward.core.request import ChatRequest, CompletionRequest
 from onward.core.usage import Usage
 from onward.dialects import DIALECTS
 from onward.wire.chat import ChatEncoder
@@ -96,12 +97,18 @@ def transcript(dialect_name: str, case: str) -> bytes:
     if body.pop("usage", False):
         body |= {"stream": True, "stream_options": {"include_usage": True}}
 
+    request: CompletionRequest | ChatRequest
+    if surface == "completions":
+        request = completion_request(dialect, body)
+        # where echo is no field, nothing is echoed
+        deltas = [delta if request.echo or delta is not ECHOED else RENDERED for delta in deltas]
+    else:
+        request = chat_request(dialect, body)
+    deltas = [delta for delta in deltas if delta.index < request.n]
+
     def encoder() -> CompletionEncoder | ChatEncoder:
-        if surface == "completions":
-            return CompletionEncoder(
-                dialect, completion_request(dialect, body), id="0001", created=1700000000
-            )
-        return ChatEncoder(dialect, chat_request(dialect, body), id="0001", created=1700000000)
+        made = CompletionEncoder if isinstance(request, CompletionRequest) else ChatEncoder
+        return made(dialect, request, id="0001", created=1700000000)
 
     streamed, broken = encoder(), encoder()
     failure = Failure(FailureKind.ENGINE_FAILED, "The engine stopped. Send the request again.")
@@ -117,7 +124,7 @@ def transcript(dialect_name: str, case: str) -> bytes:
     )
 
 
-@pytest.mark.covers("O-1", "O-2", "O-3", "O-5")
+@pytest.mark.covers("O-1", "O-2", "O-3", "O-5", "TC-8", "TC-11", "TH-4", "TH-12", "TH-15")
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_bytes_are_those_that_were_agreed_on(dialect: str, case: str) -> None:

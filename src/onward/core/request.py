@@ -32,17 +32,6 @@ class OutputOptions(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None = None
 
 
-class CompletionRequest(OutputOptions, frozen=True, kw_only=True):
-    """Prompts to continue as they are."""
-
-    prompts: list[str | list[int]]
-    """Texts or token IDs, at least one; none of them empty."""
-    batch: bool = False
-    """Whether the caller sent a list of prompts (messages then say ``prompt[3]``)."""
-    suffix: str | None = None
-    echo: bool = False
-
-
 class TextPart(msgspec.Struct, frozen=True):
     """Text of a message."""
 
@@ -50,10 +39,42 @@ class TextPart(msgspec.Struct, frozen=True):
 
 
 class ImagePart(msgspec.Struct, frozen=True):
-    """An image of a message: a data URL or an address."""
+    """An image of a message or of a prompt: a data URL or an address.
+
+    A data URL is known to hold well-formed base64 of an allowed size; what image it is, and
+    whether it is one, is found out when it is decoded.
+    """
 
     url: str
     detail: str | None = None
+
+
+class TokensPart(msgspec.Struct, frozen=True):
+    """Token IDs of a prompt in parts, used as they are."""
+
+    tokens: list[int]
+
+
+PromptPart = TokensPart | ImagePart
+
+
+class CompletionRequest(OutputOptions, frozen=True, kw_only=True):
+    """Prompts to continue as they are."""
+
+    prompts: list[str | list[int]]
+    """Texts or token IDs, at least one, unless `prompt_chunks` is the prompt; none of them empty."""
+    prompt_chunks: list[PromptPart] | None = None
+    """The one prompt in parts, in order (TC-10); `prompts` is empty then."""
+    batch: bool = False
+    """Whether the caller sent a list of prompts (messages then say ``prompt[3]``)."""
+    suffix: str | None = None
+    echo: bool = False
+
+    def prompt_path(self, position: int) -> str:
+        """What a message calls the prompt at this position."""
+        if self.prompt_chunks is not None:
+            return "prompt_chunks"
+        return f"prompt[{position}]" if self.batch else "prompt"
 
 
 ContentPart = TextPart | ImagePart

@@ -4,6 +4,7 @@ from typing import Final
 
 from onward.dialects.openai import OPENAI
 from onward.dialects.schema import Dialect
+from onward.dialects.tinker import TINKER
 
-DIALECTS: Final[dict[str, Dialect]] = {OPENAI.name: OPENAI}
+DIALECTS: Final[dict[str, Dialect]] = {dialect.name: dialect for dialect in (OPENAI, TINKER)}
 """Every dialect by its name in the config."""

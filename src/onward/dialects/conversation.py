@@ -10,13 +10,12 @@ from typing import Any, cast
 import msgspec
 
 from onward.core.failure import excerpt, invalid
-from onward.core.request import ContentPart, ImagePart, Message, TextPart, ToolCall
+from onward.core.request import ContentPart, Message, TextPart, ToolCall
+from onward.dialects.images import read_image
 from onward.dialects.tools import function_type, name_at, object_at, text_at
 from onward.dialects.values import Messages, json_type
 
-_LONGEST_ADDRESS = 8192
 _MOST_CALLS = 256
-_DETAILS = ("auto", "low", "high", "original")
 
 
 def read_messages(kind: Messages, value: Any, path: str) -> list[Message]:
@@ -45,7 +44,7 @@ def _message(kind: Messages, value: Any, path: str) -> Message:
         text_at(name, f"{path}.name")
     if role == "assistant":
         return _assistant(kind, message, path, content, name)
-    if content is None and role not in kind.may_be_empty:
+    if content is None and not _may_be_null(kind, message, role):
         raise invalid(f"{path}.content", f"'{path}.content' is required on a message of role '{role}'.")
     call_id = message.get("tool_call_id")
     if call_id is not None:
@@ -82,11 +81,15 @@ def _assistant(
     if refusal is not None:
         text_at(refusal, f"{path}.refusal")
         content = refusal if content is None else content
-    if content is None and not calls and reasoning is None and "assistant" not in kind.may_be_empty:
+    if content is None and not calls and reasoning is None and not _may_be_null(kind, message, "assistant"):
         raise invalid(
             f"{path}.content", f"'{path}.content' is required on an assistant message without 'tool_calls'."
         )
     return Message(role="assistant", content=content, reasoning=reasoning, tool_calls=calls, name=name)
+
+
+def _may_be_null(kind: Messages, message: dict[str, Any], role: str) -> bool:
+    return role in kind.nullable and "content" in message
 
 
 def _content(kind: Messages, value: Any, path: str) -> str | list[ContentPart] | None:
@@ -106,31 +109,9 @@ def _part(kind: Messages, value: Any, path: str) -> ContentPart:
     if name in ("text", "refusal"):
         return TextPart(text_at(part.get(name), f"{path}.{name}"))
     if name == "image_url":
-        return _image(kind, part.get("image_url"), f"{path}.image_url")
+        return read_image(kind.images, part.get("image_url"), f"{path}.image_url")
     shown = f"'{excerpt(name, 40)}'" if isinstance(name, str) else json_type(name)
     raise invalid(f"{path}.type", f"'{path}.type' must be 'text' or 'image_url', not {shown}.")
-
-
-def _image(kind: Messages, value: Any, path: str) -> ImagePart:
-    detail = None
-    if type(value) is dict:
-        image = cast("dict[str, Any]", value)
-        detail = image.get("detail")
-        if detail is not None and detail not in _DETAILS:
-            raise invalid(f"{path}.detail", f"'{path}.detail' must be one of {_listed(_DETAILS)}.")
-        value, path = image.get("url"), f"{path}.url"
-    url = text_at(value, path)
-    if url[:5].lower() == "data:":
-        size = (len(url) - url.find(",") - 1) * 3 // 4
-        if size > kind.longest_image:
-            raise invalid(
-                path, f"'{path}' is an image of {size} bytes; at most {kind.longest_image} are taken."
-            )
-    elif not 1 <= len(url) <= _LONGEST_ADDRESS:
-        raise invalid(
-            path, f"'{path}' must be a data URL, or an address of at most {_LONGEST_ADDRESS} characters."
-        )
-    return ImagePart(url, detail)
 
 
 def _tool_calls(value: Any, path: str) -> list[ToolCall]:

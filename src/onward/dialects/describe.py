@@ -4,6 +4,7 @@ from typing import Any
 
 from onward.dialects.schema import Action, Field
 from onward.dialects.values import (
+    FLOAT_HIGH,
     LONGEST_TEXT,
     AnyObject,
     AnyOf,
@@ -15,6 +16,7 @@ from onward.dialects.values import (
     Messages,
     Number,
     Object,
+    PromptChunks,
     Prompts,
     Stops,
     Text,
@@ -36,7 +38,7 @@ def words(value: Value | None) -> str:
         case Integer():
             return f"integer, {value.low} to {value.high}"
         case Number():
-            return f"number, {'above' if value.above_low else 'from'} {value.low:g} to {value.high:g}"
+            return _number_words(value)
         case Text():
             return (
                 "string" if value.longest == LONGEST_TEXT else f"string, at most {value.longest} characters"
@@ -53,7 +55,13 @@ def words(value: Value | None) -> str:
             )
         case Prompts():
             kinds = "string or token IDs" if value.token_ids else "string"
-            return f"{kinds}; or an array of at most {value.most} of them"
+            several = f"at most {value.most} of them" if value.most > 1 else "one of them"
+            return f"{kinds}; or an array of {several}"
+        case PromptChunks():
+            return (
+                f"array of at most {value.most} parts: "
+                '`{"type": "tokens", "tokens": […]}`, `{"type": "image_url", "image_url": {"url": "data:…"}}`'
+            )
         case TokenIds():
             return f"array of at most {value.most} token IDs"
         case Stops():
@@ -84,8 +92,7 @@ def json_schema(value: Value | None) -> dict[str, Any]:
         case Integer():
             return {"type": "integer", "minimum": value.low, "maximum": value.high}
         case Number():
-            low = "exclusiveMinimum" if value.above_low else "minimum"
-            return {"type": "number", low: value.low, "maximum": value.high}
+            return {"type": "number", **_number_bounds(value)}
         case Text():
             bounds = {"minLength": value.shortest} if value.shortest else {}
             return {**_STRING, **bounds, **_longest(value)}
@@ -100,6 +107,9 @@ def json_schema(value: Value | None) -> dict[str, Any]:
         case Prompts():
             one = [_STRING, *([{**_IDS, "minItems": 1}] if value.token_ids else [])]
             return {"anyOf": [*one, *[_array(item, 1, value.most) for item in one]]}
+        case PromptChunks():
+            part = {"type": "object", "required": ["type"]}
+            return _array(part, 1, value.most)
         case TokenIds():
             return {**_IDS, "minItems": value.least, "maxItems": value.most}
         case Stops():
@@ -141,6 +151,19 @@ def object_schema(fields: tuple[Field, ...]) -> dict[str, Any]:
             properties[name] = schema
     required = [field.name for field in fields if field.required]
     return {"type": "object", "properties": properties, "required": required}
+
+
+def _number_words(value: Number) -> str:
+    low = f"{'above' if value.above_low else 'from'} {value.low:g}" if value.low > -FLOAT_HIGH else ""
+    high = f"to {value.high:g}" if value.high < FLOAT_HIGH else ""
+    bounds = f"{low} {high}".strip()
+    return f"number, {bounds}" if bounds else "number"
+
+
+def _number_bounds(value: Number) -> dict[str, float]:
+    low = "exclusiveMinimum" if value.above_low else "minimum"
+    bounds = {low: value.low} if value.low > -FLOAT_HIGH else {}
+    return bounds | ({"maximum": value.high} if value.high < FLOAT_HIGH else {})
 
 
 def _array(items: dict[str, Any], least: int, most: int) -> dict[str, Any]:

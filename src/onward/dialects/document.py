@@ -82,7 +82,7 @@ def _answers(dialect: Dialect) -> str:
 
 def _references(dialect: Dialect) -> str:
     rows = [(f"`{form.example}`", form.note) for form in dialect.references]
-    rows.append(("anything else", "The ID or an alias of a model."))
+    rows.append(("anything else", "A model, by its ID, an alias, or the ID of its public repository."))
     return "\n### Model references\n\n" + _table(("form", "meaning"), rows)
 
 

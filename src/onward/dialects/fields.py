@@ -10,6 +10,7 @@ from onward.dialects.values import (
     AnyObject,
     AnyOf,
     Boolean,
+    Images,
     Integer,
     LogitBias,
     Messages,
@@ -23,6 +24,9 @@ from onward.dialects.values import (
 
 MOST_CHOICES: Final = 128
 MOST_TOKENS: Final = INT32_HIGH
+LARGEST_IMAGE: Final = 20 * 1024 * 1024
+MOST_PARTS: Final = 1024
+MOST_MESSAGES: Final = 16_384
 
 MODEL: Final = Field(
     name="model",
@@ -179,6 +183,16 @@ SAMPLING: Final = (
         source="O-1",
     ),
 )
+NO_PROMPT: Final = Rule(
+    param="prompt",
+    refuse_if=(Condition("prompts", Is.ABSENT), Condition("prompt_chunks", Is.ABSENT)),
+    message="'prompt' (or 'prompt_chunks') is required.",
+)
+TWO_PROMPTS: Final = Rule(
+    param="prompt_chunks",
+    refuse_if=(Condition("prompts", Is.GIVEN), Condition("prompt_chunks", Is.GIVEN)),
+    message="'prompt' and 'prompt_chunks' exclude each other: send one of them.",
+)
 STREAM_OPTIONS_ALONE: Final = Rule(
     param="stream_options",
     refuse_if=(Condition("stream_options", Is.GIVEN), Condition("stream", Is.FALSE)),
@@ -195,9 +209,9 @@ CONVERSATION: Final = (
         name="messages",
         value=Messages(
             roles=("system", "developer", "user", "assistant", "tool", "function"),
-            most=16_384,
-            most_parts=1024,
-            longest_image=20 * 1024 * 1024,
+            most=MOST_MESSAGES,
+            most_parts=MOST_PARTS,
+            images=Images(longest=LARGEST_IMAGE, remote=True),
         ),
         required=True,
         note="The conversation so far.",
@@ -237,6 +251,11 @@ CONVERSATION: Final = (
         note="Continue the last message instead of beginning a new one.",
         source="O-2",
     ),
+)
+TOP_NEEDS_LOGPROBS: Final = Rule(
+    param="top_logprobs",
+    refuse_if=(Condition("top_logprobs", Is.GIVEN), Condition("logprobs", Is.FALSE)),
+    message="'top_logprobs' is only taken together with 'logprobs': true.",
 )
 CONTINUE_OR_OPEN: Final = Rule(
     param="continue_final_message",

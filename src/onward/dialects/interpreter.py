@@ -106,7 +106,7 @@ def _rule(rule: Rule) -> _Check:
 
 def _product(rule: Product) -> _Check:
     def check(found: dict[str, Any]) -> None:
-        items = len(found[rule.items])
+        items = 1 if found[rule.items] is None else len(found[rule.items])
         times = max(found[name] or 1 for name in rule.times)
         if items * times > rule.most:
             raise invalid(

@@ -4,39 +4,44 @@ from typing import Final
 
 import msgspec
 
-from onward.core.failure import FailureKind as Kind
 from onward.dialects.fields import (
     ANY_MODEL,
     CONTINUE_OR_OPEN,
     CONVERSATION,
+    LARGEST_IMAGE,
     MIN_OVER_MAX,
     MODEL,
     MOST_CHOICES,
+    MOST_PARTS,
     MOST_TOKENS,
+    NO_PROMPT,
     SAMPLING,
     STREAM,
     STREAM_OPTIONS_ALONE,
+    TOP_NEEDS_LOGPROBS,
+    TWO_PROMPTS,
 )
 from onward.dialects.schema import (
     Action,
     Auth,
     Condition,
     Dialect,
-    ErrorRow,
     Field,
     Is,
     NamedTool,
     Product,
-    Reference,
     Rule,
     Surface,
 )
+from onward.dialects.shared import FAILURES, REFERENCES
 from onward.dialects.values import (
     Boolean,
     Choice,
+    Images,
     Integer,
     ListOf,
     Object,
+    PromptChunks,
     Prompts,
     Text,
     TokenIds,
@@ -58,14 +63,13 @@ _COMPLETIONS: Final = Surface(
             name="prompt",
             value=Prompts(most=MOST_CHOICES),
             target="prompts",
-            required=True,
             note="A text, token IDs, or an array of either. Token IDs are used as they are.",
             source="O-1",
         ),
         Field(
             name="prompt_chunks",
-            action=Action.REJECT,
-            note="Prompts with images are not served yet: send 'prompt'.",
+            value=PromptChunks(most=MOST_PARTS, images=Images(longest=LARGEST_IMAGE, remote=True)),
+            note="Instead of `prompt`: one prompt in parts, token IDs and images in order.",
             source="O-3",
         ),
         Field(
@@ -104,6 +108,8 @@ _COMPLETIONS: Final = Surface(
         *STREAM,
     ),
     rules=(
+        NO_PROMPT,
+        TWO_PROMPTS,
         Product(param="prompt", items="prompts", times=("n", "best_of"), most=MOST_CHOICES),
         Rule(
             param="max_tokens",
@@ -119,6 +125,16 @@ _COMPLETIONS: Final = Surface(
             param="best_of",
             refuse_if=(Condition("stream", Is.TRUE), Condition("best_of", Is.ABOVE, other="n")),
             message="'best_of' above 'n' cannot be streamed: the best is known at the end only.",
+        ),
+        Rule(
+            param="echo",
+            refuse_if=(Condition("prompt_chunks", Is.GIVEN), Condition("echo", Is.TRUE)),
+            message="'echo' and 'prompt_chunks' exclude each other: images have no text.",
+        ),
+        Rule(
+            param="suffix",
+            refuse_if=(Condition("prompt_chunks", Is.GIVEN), Condition("suffix", Is.GIVEN)),
+            message="'suffix' and 'prompt_chunks' exclude each other.",
         ),
         Rule(
             param="suffix",
@@ -216,11 +232,7 @@ _CHAT: Final = Surface(
         *STREAM,
     ),
     rules=(
-        Rule(
-            param="top_logprobs",
-            refuse_if=(Condition("top_logprobs", Is.GIVEN), Condition("logprobs", Is.FALSE)),
-            message="'top_logprobs' is only taken together with 'logprobs': true.",
-        ),
+        TOP_NEEDS_LOGPROBS,
         MIN_OVER_MAX,
         CONTINUE_OR_OPEN,
         NamedTool(),
@@ -298,41 +310,6 @@ _RENDER: Final = Surface(
     rules=(CONTINUE_OR_OPEN,),
 )
 
-_REQUEST, _SERVER, _BUSY = "invalid_request_error", "server_error", "service_unavailable"
-_ERRORS: Final = {
-    Kind.INVALID_KEY: ErrorRow(401, "authentication_error", "invalid_api_key"),
-    Kind.TENANT_SUSPENDED: ErrorRow(403, "permission_error", "tenant_suspended"),
-    Kind.MODEL_NOT_ALLOWED: ErrorRow(404, _REQUEST, "model_not_found"),
-    Kind.AGREEMENT_REQUIRED: ErrorRow(403, "permission_error", "agreement_required"),
-    Kind.UNKNOWN_MODEL: ErrorRow(404, _REQUEST, "model_not_found"),
-    Kind.UNKNOWN_ROUTE: ErrorRow(404, _REQUEST, "unknown_url"),
-    Kind.METHOD_NOT_ALLOWED: ErrorRow(405, _REQUEST, "method_not_allowed"),
-    Kind.INVALID_REQUEST: ErrorRow(400, _REQUEST, "invalid_request"),
-    Kind.CONTEXT_LENGTH_EXCEEDED: ErrorRow(400, _REQUEST, "context_length_exceeded"),
-    Kind.BODY_TOO_LARGE: ErrorRow(413, _REQUEST, "request_entity_too_large"),
-    Kind.HEADERS_TOO_LARGE: ErrorRow(431, _REQUEST, "request_header_fields_too_large"),
-    Kind.REQUEST_TIMEOUT: ErrorRow(408, _REQUEST, "request_timeout"),
-    Kind.SURFACE_UNSUPPORTED: ErrorRow(400, _REQUEST, "endpoint_not_supported_for_model"),
-    Kind.INSUFFICIENT_BALANCE: ErrorRow(402, "billing_error", "insufficient_balance"),
-    Kind.PAYMENT_REQUIRED: ErrorRow(402, "billing_error", "payment_required"),
-    Kind.BUDGET_EXCEEDED: ErrorRow(429, "billing_error", "budget_exceeded"),
-    Kind.RATE_LIMITED: ErrorRow(429, "rate_limit_error", "rate_limit_exceeded"),
-    Kind.ENGINE_FULL: ErrorRow(503, _BUSY, "engine_full"),
-    Kind.ENGINE_STARTING: ErrorRow(503, _BUSY, "engine_starting"),
-    Kind.ENGINE_FAILED: ErrorRow(503, _BUSY, "engine_failed"),
-    Kind.UPSTREAM_RATE_LIMITED: ErrorRow(429, "rate_limit_error", "upstream_rate_limited"),
-    Kind.UPSTREAM_UNAVAILABLE: ErrorRow(503, _BUSY, "upstream_unavailable"),
-    Kind.UPSTREAM_TIMEOUT: ErrorRow(504, _SERVER, "upstream_timeout"),
-    Kind.DEADLINE_EXCEEDED: ErrorRow(504, _SERVER, "deadline_exceeded"),
-    Kind.CANCELLED: ErrorRow(499, _REQUEST, "request_cancelled"),
-    Kind.CONTENT_BLOCKED_INPUT: ErrorRow(400, _REQUEST, "content_blocked"),
-    Kind.CONTENT_BLOCKED_OUTPUT: ErrorRow(400, _REQUEST, "content_blocked"),
-    Kind.IDEMPOTENCY_CONFLICT: ErrorRow(409, _REQUEST, "idempotency_conflict"),
-    Kind.TOOL_CHOICE_BROKEN: ErrorRow(422, _REQUEST, "tool_choice_broken"),
-    Kind.STORE_DOWN: ErrorRow(503, _BUSY, "store_down"),
-    Kind.INTERNAL: ErrorRow(500, _SERVER, "internal_error"),
-}
-
 OPENAI: Final = Dialect(
     name="openai",
     title="OpenAI",
@@ -350,25 +327,9 @@ OPENAI: Final = Dialect(
             _RENDER,
         )
     },
-    errors=_ERRORS,
+    errors=FAILURES,
     auth=(Auth.BEARER, Auth.X_API_KEY),
-    references=(
-        Reference(
-            pattern=r"(?P<base>.+):peft:\d{1,9}",
-            example="org/Name:peft:8192",
-            note="The base model; the length is not needed here.",
-        ),
-        Reference(
-            pattern=r"(?P<checkpoint>tinker://.+)",
-            example="tinker://RUN/sampler_weights/NAME",
-            note="A checkpoint, which knows its base model.",
-        ),
-        Reference(
-            pattern=r"(?P<base>[^;]+?)(:peft:\d{1,9})?;(?P<checkpoint>.+)",
-            example="BASE;tinker://RUN/sampler_weights/NAME",
-            note="A checkpoint of a base model.",
-        ),
-    ),
+    references=REFERENCES,
     notes=(
         "`text_offset` counts Unicode code points into the choice's own `text`, from 0.",
         "Log probabilities are raw (temperature 1, before bias, penalties, truncation) and at least -9999.",

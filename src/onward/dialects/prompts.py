@@ -43,11 +43,12 @@ def read_prompts(kind: Prompts, value: Any, path: str) -> PromptList:
         raise invalid(path, f"'{path}' is an empty array: send at least one prompt.")
     first = type(cast("object", items[0]))
     if first is int and kind.token_ids:
-        return PromptList([_token_ids(items, path)], batch=False)
+        return PromptList([checked_ids(items, path)], batch=False)
     if first is not str and (first is not list or not kind.token_ids):
         raise invalid(f"{path}[0]", f"'{path}' must be {_forms(kind)}; '{path}[0]' is {json_type(items[0])}.")
     if len(items) > kind.most:
-        raise invalid(path, f"'{path}' holds {len(items)} prompts; at most {kind.most} are taken at once.")
+        taken = f"at most {kind.most} are taken at once" if kind.most > 1 else "send them one by one"
+        raise invalid(path, f"'{path}' holds {len(items)} prompts; {taken}.")
     for position, item in enumerate(items):
         where = f"{path}[{position}]"
         if type(item) is not first:
@@ -55,7 +56,7 @@ def read_prompts(kind: Prompts, value: Any, path: str) -> PromptList:
         if first is list:
             if not item:
                 raise invalid(where, f"'{where}' is empty: send at least one token ID.")
-            _token_ids(cast("list[Any]", item), where)
+            checked_ids(cast("list[Any]", item), where)
     return PromptList(items, batch=True)
 
 
@@ -66,7 +67,7 @@ def read_token_ids(kind: TokenIds, value: Any, path: str) -> list[int]:
     items = cast("list[Any]", value)
     if not kind.least <= len(items) <= kind.most:
         raise invalid(path, f"'{path}' holds {len(items)} token IDs; {kind.least} to {kind.most} are taken.")
-    return _token_ids(items, path) if items else []
+    return checked_ids(items, path) if items else []
 
 
 def read_stops(kind: Stops, value: Any, path: str) -> StopList:
@@ -81,7 +82,7 @@ def read_stops(kind: Stops, value: Any, path: str) -> StopList:
     if type(items[0]) is int and kind.token_ids:
         if len(items) > kind.token_ids:
             raise invalid(path, f"'{path}' holds {len(items)} token IDs; at most {kind.token_ids} are taken.")
-        return StopList(token_ids=_token_ids(items, path))
+        return StopList(token_ids=checked_ids(items, path))
     if len(items) > kind.most:
         raise invalid(path, f"'{path}' holds {len(items)} strings; at most {kind.most} are taken.")
     return StopList(_stop_texts(kind, items, path, alone=False))
@@ -122,8 +123,11 @@ def _stop_texts(kind: Stops, items: list[Any], path: str, *, alone: bool) -> lis
     return items
 
 
-def _token_ids(items: list[Any], path: str) -> list[int]:
-    """Token IDs that some model could have. A prompt may hold many: the common case runs in C."""
+def checked_ids(items: list[Any], path: str) -> list[int]:
+    """A non-empty array of token IDs that some model could have.
+
+    A prompt may hold many: the common case runs in C.
+    """
     if _INT_ONLY.issuperset(map(type, items)) and min(items) >= 0 and max(items) <= INT32_HIGH:
         return items
     for position, item in enumerate(items):

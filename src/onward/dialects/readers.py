@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn, TypeVar, cast
 
 from onward.core.failure import excerpt, invalid
 from onward.dialects.conversation import read_messages
+from onward.dialects.images import read_prompt_chunks
 from onward.dialects.prompts import read_logit_bias, read_prompts, read_stops, read_token_ids
 from onward.dialects.schema import Field
 from onward.dialects.tools import read_tool_choice, read_tools
@@ -23,6 +24,7 @@ from onward.dialects.values import (
     Messages,
     Number,
     Object,
+    PromptChunks,
     Prompts,
     Stops,
     Text,
@@ -200,6 +202,7 @@ _COMPILERS: Final[Mapping[type[Value], Callable[[Any], Reader]]] = {
     Object: lambda kind: object_reader(kind.fields),
     AnyObject: _any_object,
     Prompts: _compiler(read_prompts),
+    PromptChunks: _compiler(read_prompt_chunks),
     TokenIds: _compiler(read_token_ids),
     Stops: _compiler(read_stops),
     LogitBias: _compiler(read_logit_bias),

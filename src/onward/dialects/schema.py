@@ -144,6 +144,8 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
     message_keys: tuple[str, ...] = ("role", "content", "refusal", "reasoning_content")
     """Keys that every chat message has, in this order, null when there is nothing."""
+    logprobs_keys: tuple[str, ...] = ("content", "refusal")
+    """Keys of a chat's `logprobs`: `content` holds the tokens, any other is null."""
     error_keys: tuple[str, ...] = ("message", "type", "param", "code")
     completion_id: str = "cmpl-"
     chat_id: str = "chatcmpl-"

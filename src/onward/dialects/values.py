@@ -4,6 +4,7 @@ Numbers are strict: a boolean is no number, ``5.0`` and ``"5"`` are no integers.
 dialect's page does not name is still set here, as nothing a caller sends may be unbounded.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 INT32_HIGH = 2**31 - 1
 INT64_LOW, INT64_HIGH = -(2**63), 2**63 - 1
+FLOAT_HIGH = sys.float_info.max
 LONGEST_TEXT = 64 * 1024 * 1024
 """Characters of a text that only the bound on bodies limits."""
 
@@ -35,10 +37,10 @@ class Integer(Value, frozen=True, kw_only=True):
 
 
 class Number(Value, frozen=True, kw_only=True):
-    """A finite number, `low` to `high`."""
+    """A finite number, `low` to `high`; what is not bounded here is bounded where it is used."""
 
-    low: float
-    high: float
+    low: float = -FLOAT_HIGH
+    high: float = FLOAT_HIGH
     above_low: bool = False
     """Whether `low` itself is outside the range."""
 
@@ -117,16 +119,33 @@ class LogitBias(Value, frozen=True, kw_only=True):
     most: int
 
 
+class Images(msgspec.Struct, frozen=True, kw_only=True):
+    """What images a dialect takes: base64 data URLs, and addresses where `remote` says so."""
+
+    types: tuple[str, ...] = ("image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp")
+    longest: int
+    """Bytes of an image, once decoded from base64."""
+    remote: bool
+    """Whether an address is taken too. Whether it is ever fetched is for the server to say."""
+
+
+class PromptChunks(Value, frozen=True, kw_only=True):
+    """One prompt in parts: arrays of token IDs, and images."""
+
+    most: int
+    images: Images
+
+
 class Messages(Value, frozen=True, kw_only=True):
     """A conversation."""
 
     roles: tuple[str, ...]
     most: int
     most_parts: int
-    longest_image: int
-    """Bytes of an image inside a data URL, once decoded."""
-    may_be_empty: tuple[str, ...] = ()
-    """Roles whose messages may hold nothing at all."""
+    images: Images
+    nullable: tuple[str, ...] = ()
+    """Roles whose `content` may be null, as long as it is there. An assistant's may be missing
+    beside calls or reasoning, in every dialect."""
 
 
 class Tools(Value, frozen=True, kw_only=True):

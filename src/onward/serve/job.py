@@ -44,8 +44,7 @@ async def prepare_completion(served: ServedModel, request: CompletionRequest, re
     stops = stop_ids(served, request, [])
     generations: list[GenerateRequest] = []
     for position, ids in enumerate(prompts):
-        param = f"prompt[{position}]" if request.batch else "prompt"
-        limit = output_limit(served, request, len(ids), param)
+        limit = output_limit(served, request, len(ids), request.prompt_path(position))
         generations.append(_generation(request, request_id, ids, limit, stops, scored=request.echo))
     return Job(
         served, request, generations, request.best_of or request.n, request.echo, _prompt_usage(prompts)

@@ -3,7 +3,15 @@
 import asyncio
 
 from onward.core.failure import Failure, FailureKind, invalid
-from onward.core.request import ChatRequest, CompletionRequest, Message, OutputOptions, TextPart
+from onward.core.request import (
+    ChatRequest,
+    CompletionRequest,
+    ImagePart,
+    Message,
+    OutputOptions,
+    PromptPart,
+    TextPart,
+)
 from onward.rendering.renderer import RenderedPrompt
 from onward.serve.model import ServedModel
 
@@ -13,9 +21,11 @@ LONG_TEXT = 16_384
 
 async def prompt_ids(served: ServedModel, request: CompletionRequest) -> list[list[int]]:
     """The token IDs of every prompt; given IDs stay as they are (TC-3). Raises `Failure`."""
+    if request.prompt_chunks is not None:
+        return [_chunk_ids(served, request.prompt_chunks)]
     prompts: list[list[int]] = []
     for position, prompt in enumerate(request.prompts):
-        param = f"prompt[{position}]" if request.batch else "prompt"
+        param = request.prompt_path(position)
         if isinstance(prompt, str):
             ids = await tokenize(served, prompt, param)
             if not ids:
@@ -25,6 +35,21 @@ async def prompt_ids(served: ServedModel, request: CompletionRequest) -> list[li
             ids = prompt
         prompts.append(ids)
     return prompts
+
+
+def _chunk_ids(served: ServedModel, chunks: list[PromptPart]) -> list[int]:
+    """The token IDs of a prompt in parts, one after the other (TC-10)."""
+    ids: list[int] = []
+    for position, chunk in enumerate(chunks):
+        param = f"prompt_chunks[{position}]"
+        if isinstance(chunk, ImagePart):
+            raise invalid(
+                param,
+                f"'{param}' is an image, and '{served.model.id}' takes none: send token parts alone.",
+            )
+        check_vocabulary(served, chunk.tokens, f"{param}.tokens")
+        ids += chunk.tokens
+    return ids
 
 
 async def tokenize(served: ServedModel, text: str, param: str) -> list[int]:
@@ -124,6 +149,11 @@ async def render(served: ServedModel, request: ChatRequest) -> RenderedPrompt:
             FailureKind.SURFACE_UNSUPPORTED,
             f"The model '{served.model.id}' has no chat format. Send its prompts to completions.",
             param="model",
+        )
+    if request.tools and served.model.kind == "base":
+        raise invalid(
+            "tools",
+            f"'{served.model.id}' is a base model, which calls no tools: leave 'tools' out.",
         )
     size = sum(_characters(message) for message in request.messages)
     if size < LONG_TEXT:

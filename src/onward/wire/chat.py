@@ -106,7 +106,7 @@ class ChatEncoder:
             "delta": {**self._empty_delta, **new},
             "logprobs": None
             if request.logprobs is None or covered is None
-            else chat_logprobs(covered.entries, request.logprobs),
+            else chat_logprobs(covered.entries, request.logprobs, self._dialect.response.logprobs_keys),
             "finish_reason": None,
         }
         if request.return_token_ids:
@@ -136,7 +136,9 @@ class ChatEncoder:
         whole: dict[str, Any] = {
             "index": choice.index,
             "message": message,
-            "logprobs": None if request.logprobs is None else chat_logprobs(choice.entries, request.logprobs),
+            "logprobs": None
+            if request.logprobs is None
+            else chat_logprobs(choice.entries, request.logprobs, self._dialect.response.logprobs_keys),
             "finish_reason": choice.finish,
         }
         if request.return_token_ids:

@@ -62,6 +62,7 @@ class CompletionEncoder:
         )
 
     def _choice(self, delta: ChoiceDelta) -> dict[str, Any]:
+        """The IDs of a prompt in parts are never told: images have none (TC-10)."""
         request = self._request
         choice: dict[str, Any] = {
             "index": delta.index,
@@ -71,6 +72,6 @@ class CompletionEncoder:
         }
         if request.return_token_ids:
             choice["token_ids"] = delta.token_ids
-            if delta.prompt_token_ids is not None:
+            if delta.prompt_token_ids is not None and request.prompt_chunks is None:
                 choice["prompt_token_ids"] = delta.prompt_token_ids
         return choice

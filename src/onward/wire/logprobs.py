@@ -21,9 +21,12 @@ def completion_logprobs(entries: list[TokenEntry]) -> dict[str, Any]:
     }
 
 
-def chat_logprobs(entries: list[TokenEntry], alternatives: int) -> dict[str, Any]:
-    """One object for each token; `alternatives` is the number that was asked for."""
-    return {"content": [_item(entry, alternatives) for entry in entries], "refusal": None}
+def chat_logprobs(entries: list[TokenEntry], alternatives: int, keys: tuple[str, ...]) -> dict[str, Any]:
+    """One object for each token; `alternatives` is the number that was asked for.
+
+    `keys` are the dialect's: `content` and any that are null.
+    """
+    return {**dict.fromkeys(keys), "content": [_item(entry, alternatives) for entry in entries]}
 
 
 def _by_text(entry: TokenEntry) -> dict[str, float | None] | None:

@@ -10,14 +10,16 @@ from onward.dialects.prompts import PromptList, StopList
 from onward.dialects.schema import Dialect
 
 _NO_STOPS = StopList()
+_NO_PROMPTS = PromptList([], batch=False)
 
 
 def completion_request(dialect: Dialect, body: dict[str, Any]) -> CompletionRequest:
     """A body of the `completions` surface. Raises `Failure` with the field that is wrong."""
     found = read(dialect.surfaces["completions"], body)
-    prompts: PromptList = found["prompts"]
+    prompts: PromptList = found["prompts"] or _NO_PROMPTS
     return CompletionRequest(
         prompts=prompts.items,
+        prompt_chunks=found.get("prompt_chunks"),
         batch=prompts.batch,
         suffix=found.get("suffix"),
         echo=found.get("echo", False),

@@ -5,18 +5,21 @@ from typing import Any
 import pytest
 
 from onward.core.failure import Failure
+from onward.core.request import ImagePart, TokensPart
 from onward.dialects.interpreter import read
 from onward.dialects.schema import Action, Condition, Field, Is, NamedTool, Product, Rule, Surface
 from onward.dialects.values import (
     AnyOf,
     Boolean,
     Choice,
+    Images,
     Integer,
     ListOf,
     LogitBias,
     Messages,
     Number,
     Object,
+    PromptChunks,
     Prompts,
     Stops,
     Text,
@@ -150,7 +153,9 @@ def test_biases_are_bounded() -> None:
 
 
 def test_roles_are_the_dialects() -> None:
-    strict = surface(field("m", Messages(roles=("user",), most=2, most_parts=1, longest_image=3)))
+    strict = surface(
+        field("m", Messages(roles=("user",), most=2, most_parts=1, images=Images(longest=3, remote=True)))
+    )
     user = {"role": "user", "content": "x"}
     assert refused(strict, {"m": [{"role": "developer", "content": "x"}]}).param == "m[0].role"
     assert refused(strict, {"m": [user] * 3}).param == "m"
@@ -158,13 +163,82 @@ def test_roles_are_the_dialects() -> None:
     image = {"type": "image_url", "image_url": "data:image/png;base64,AAAAAAAA"}
     assert refused(strict, {"m": [{"role": "user", "content": [image]}]}).param == "m[0].content[0].image_url"
     loose = Messages(
-        roles=("user", "assistant"), most=9, most_parts=9, longest_image=9, may_be_empty=("user", "assistant")
+        roles=("user", "assistant"),
+        most=9,
+        most_parts=9,
+        images=Images(longest=9, remote=False),
+        nullable=("user", "assistant"),
     )
     table = surface(field("m", loose))
-    assert [m.content for m in read(table, {"m": [{"role": "user"}, {"role": "assistant"}]})["m"]] == [
-        None,
-        None,
-    ]
+    for role in ("user", "assistant"):
+        assert read(table, {"m": [{"role": role, "content": None}]})["m"][0].content is None
+        assert refused(table, {"m": [{"role": role}]}).param == "m[0].content"
+    address = {"type": "image_url", "image_url": "https://example.com/a.png"}
+    assert "no address is fetched" in refused(table, {"m": [{"role": "user", "content": [address]}]}).message
+
+
+PNG = "data:image/png;base64,iVBORw0KGgo="
+
+
+@pytest.mark.fault("D21")
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("data:image/png;base64,%%%", "well-formed base64"),
+        ("data:image/png;base64,AAA", "well-formed base64"),
+        ("data:image/png;base64,", "no image"),
+        ("data:image/png,AAAA", "base64 data URL"),
+        ("data:,x", "base64 data URL"),
+        ("data:image/svg+xml;base64,AAAA", "must be one of image/png"),
+        ("data:image/png;base64," + "A" * 44, "33 bytes"),
+        ("http://127.0.0.1/a.png", "base64 data URL"),
+        ("file:///etc/passwd", "base64 data URL"),
+        ("", "base64 data URL"),
+    ],
+)
+def test_an_image_is_a_data_url(url: str, why: str) -> None:
+    table = surface(field("c", PromptChunks(most=2, images=Images(longest=32, remote=False))))
+    failure = refused(table, {"c": [{"type": "image_url", "image_url": {"url": url}}]})
+    assert failure.param == "c[0].image_url.url"
+    assert why in failure.message
+    assert len(failure.message) < 200
+
+
+def test_a_prompt_in_parts_is_read_in_order() -> None:
+    table = surface(field("c", PromptChunks(most=3, images=Images(longest=32, remote=False))))
+    image = {"type": "image_url", "image_url": {"url": PNG}}
+    sent = [{"type": "tokens", "tokens": [3, 1]}, image, {"type": "tokens", "tokens": []}]
+    assert read(table, {"c": sent})["c"] == [TokensPart([3, 1]), ImagePart(PNG), TokensPart([])]
+    upper = {
+        "type": "image_url",
+        "image_url": {"url": "DATA:IMAGE/PNG;charset=x;BASE64,AAAA", "detail": "low"},
+    }
+    assert read(table, {"c": [upper]})["c"] == [ImagePart(upper["image_url"]["url"], "low")]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "param"),
+    [
+        ({}, "c"),
+        ("x", "c"),
+        ([], "c"),
+        ([{"type": "tokens", "tokens": []}], "c"),
+        ([{"type": "tokens", "tokens": [1]}] * 4, "c"),
+        ([5], "c[0]"),
+        ([{"tokens": [1]}], "c[0].type"),
+        ([{"type": "text", "text": "x"}], "c[0].type"),
+        ([{"type": "tokens"}], "c[0].tokens"),
+        ([{"type": "tokens", "tokens": "x"}], "c[0].tokens"),
+        ([{"type": "tokens", "tokens": [1, True]}], "c[0].tokens[1]"),
+        ([{"type": "tokens", "tokens": [1, -1]}], "c[0].tokens[1]"),
+        ([{"type": "image_url"}], "c[0].image_url"),
+        ([{"type": "image_url", "image_url": {}}], "c[0].image_url.url"),
+        ([{"type": "image_url", "image_url": {"url": PNG, "detail": "x"}}], "c[0].image_url.detail"),
+    ],
+)
+def test_a_wrong_part_is_named(chunks: Any, param: str) -> None:
+    table = surface(field("c", PromptChunks(most=3, images=Images(longest=32, remote=False))))
+    assert refused(table, {"c": chunks}).param == param
 
 
 A, B = Integer(low=0, high=99), Boolean()

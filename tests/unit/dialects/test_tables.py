@@ -88,13 +88,13 @@ def test_openapi_lists_what_is_served(dialect: Dialect) -> None:
 def test_openapi_says_what_a_completion_may_hold() -> None:
     paths = openapi(DIALECTS["openai"], "/v1", "1.0")["paths"]
     schema = paths["/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert schema["required"] == ["model", "prompt"]
+    assert schema["required"] == ["model"]
     assert schema["properties"]["n"] == {
         "anyOf": [{"type": "integer", "minimum": 1, "maximum": 128}, {"type": "null"}],
         "description": "Choices for each prompt.",
         "default": 1,
     }
-    assert schema["properties"]["prompt_chunks"]["type"] == "null"
+    assert schema["properties"]["prompt_chunks"]["anyOf"][0]["type"] == "array"
     chat = paths["/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert chat["properties"]["max_tokens"] == chat["properties"]["max_completion_tokens"]
 

@@ -18,6 +18,8 @@ Ids = npt.NDArray[np.int64]
 
 GREEDY_BELOW = 1e-5
 """A temperature under this is greedy, as in vLLM: dividing by it would only overflow."""
+HOTTEST = 1e30
+"""Higher temperatures count as this one, as uniform as any: infinity would make NaN of banned tokens."""
 
 _BLOCK = 256
 
@@ -136,7 +138,7 @@ class Sampler:
             weights = softmax.weights
         else:
             with np.errstate(over="ignore"):
-                weights = np.exp((adjusted - adjusted.max()) / np.float32(sampling.temperature))
+                weights = np.exp((adjusted - adjusted.max()) / np.float32(min(sampling.temperature, HOTTEST)))
         if sampling.top_k <= 0 and sampling.top_p >= 1 and sampling.min_p <= 0:
             return _pick_block(weights, self._uniform())
         ids = _keep(weights, top_k=sampling.top_k, top_p=sampling.top_p, min_p=sampling.min_p)
