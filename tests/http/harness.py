@@ -21,6 +21,7 @@ from onward.http.log import LogWriter
 from onward.http.served import Models
 from onward.http.server import Server
 from onward.routing.catalog import Catalog, Model
+from onward.routing.checkpoints import Checkpoints
 from onward.serve.model import ServedModel
 from onward.wiring.build import Built, assemble
 from onward.wiring.config import Config, Key
@@ -116,20 +117,23 @@ async def edge(
     limits: Limits | None = None,
     keys: bool = False,
     models: list[str] | None = None,
+    dialects: dict[str, str] | None = None,
+    model: Model | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> AsyncIterator[Edge]:
     """Serve a scripted model on a free port of the running loop."""
     engine = script if isinstance(script, ScriptedEngine) else ScriptedEngine(list(script))
     config = Config(server=ServerSettings(log_format="json"))
     if keys:
         config.keys = [Key(name="tests", sha256=hashlib.sha256(SECRET.encode()).hexdigest(), models=models)]
-    model = Model(id=MODEL, context_length=4096, aliases=("alias",))
+    config.dialects = dialects or config.dialects
+    model = model or Model(id=MODEL, context_length=4096, aliases=("alias",))
     served = {MODEL: ServedModel(model, text_side.tokenizer, text_side.renderer, engine)}
     log_path = folder / "log"
     descriptor = os.open(log_path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     writer = LogWriter(descriptor)
-    built = assemble(
-        config, Models(Catalog([model]), served, {"local": MODEL}), {MODEL: None}, writer, limits
-    )
+    catalog = Models(Catalog([model]), served, {"local": MODEL}, checkpoints)
+    built = assemble(config, catalog, {MODEL: None}, writer, limits)
     listening = socket.create_server(("127.0.0.1", 0))
     http = Server(built.app, built.limits, built.app.refusal)
     await http.start([listening])

@@ -23,8 +23,8 @@ class Listing:
         await exchange.respond(200, models_body(self._models.visible(exchange.key)))
 
     async def model(self, exchange: Exchange) -> None:
-        model = self._models.find(exchange.dialect, exchange.tail, exchange.key).model
-        await exchange.respond(200, model_body(model))
+        found = await self._models.find(exchange.dialect, exchange.tail, exchange.key)
+        await exchange.respond(200, model_body(found.model))
 
 
 def endpoints(generation: Generation, tokens: Tokens, models: Models) -> dict[str, Endpoint]:
@@ -42,12 +42,15 @@ def endpoints(generation: Generation, tokens: Tokens, models: Models) -> dict[st
     }
 
 
-def mount(routes: Routes, path: str, dialect: Dialect, answers: dict[str, Endpoint], *, root: bool) -> None:
-    """Answer every surface of a dialect below `path`; with `root`, some of them at the root too."""
+def mount(routes: Routes, path: str, dialect: Dialect, answers: dict[str, Endpoint]) -> None:
+    """Answer every surface of a dialect below `path`.
+
+    A surface that also stands at the root does so for the first dialect that has it.
+    """
     for surface in dialect.surfaces.values():
-        route = Route(endpoint=answers[surface.name], surface=surface.name)
+        route = Route(endpoint=answers[surface.name], surface=surface.name, dialect=dialect)
         routes.add(surface.method, path + surface.path, route)
-        if root and surface.at_root:
+        if surface.at_root and not routes.has(surface.method, surface.path):
             routes.add(surface.method, surface.path, route)
     document = msgspec.json.encode(openapi(dialect, path, __version__))
 

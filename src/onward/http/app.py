@@ -81,6 +81,7 @@ class App:
 
     async def _answer(self, exchange: Exchange, route: Route) -> None:
         exchange.record.surface = route.surface
+        exchange.dialect = route.dialect or exchange.dialect
         try:
             if not route.open:
                 exchange.key = self._key(exchange)

@@ -76,7 +76,7 @@ class Generation:
         request: OutputOptions = await read_request(exchange, self._limits, self._held, surface.read)
         record = exchange.record
         record.stream, record.user = request.stream, request.user
-        served = self._models.find(exchange.dialect, request.model, exchange.key)
+        served = await self._models.find(exchange.dialect, request.model, exchange.key)
         record.model = served.model.id
         with Watch(exchange, self._limits.request_s) as watch:
             try:

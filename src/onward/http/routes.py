@@ -16,6 +16,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: Endpoint
     surface: str
     """Its name in metrics and logs."""
+    dialect: Dialect | None = None
+    """Who speaks here; None: whose mount the path is under."""
     open: bool = False
     """Whether it is answered without a key."""
     quiet: bool = False
@@ -44,6 +46,10 @@ class Routes:
         methods[method] = route
         if method == "GET":
             methods["HEAD"] = route
+
+    def has(self, method: str, path: str) -> bool:
+        """Whether an exact path is answered already."""
+        return method in self._exact.get(path, {})
 
     def find(self, path: str) -> tuple[dict[str, Route], str] | None:
         """The routes of a path by method, and the rest below a prefix."""

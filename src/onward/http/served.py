@@ -1,6 +1,7 @@
 """The models that callers can name."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from onward.admission.keys import Key, check_model
 from onward.core.failure import Failure, FailureKind
@@ -8,6 +9,7 @@ from onward.dialects.reference import parse
 from onward.dialects.schema import Dialect
 from onward.engines.protocol import EngineState, EngineStatus
 from onward.routing.catalog import Catalog, Model
+from onward.routing.checkpoints import Checkpoints, NoCheckpoints, resolve
 from onward.serve.model import ServedModel
 
 
@@ -15,19 +17,28 @@ class Models:
     """The catalog and what serves it. `served` is by model ID, in the order of the config."""
 
     def __init__(
-        self, catalog: Catalog, served: Mapping[str, ServedModel], deployments: Mapping[str, str]
+        self,
+        catalog: Catalog,
+        served: Mapping[str, ServedModel],
+        deployments: Mapping[str, str],
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         self._catalog = catalog
         self._served = served
+        self._checkpoints = checkpoints or NoCheckpoints()
         self._deployments = deployments
         """Deployment name to model ID."""
 
-    def find(self, dialect: Dialect, reference: str | None, key: Key | None) -> ServedModel:
-        """The model of a reference; None: the first that the key may use. Raises `Failure`."""
+    async def find(self, dialect: Dialect, reference: str | None, key: Key | None) -> ServedModel:
+        """The model of a reference, with the checkpoint that it names (TC-1). Raises `Failure`.
+
+        None: the first model that the key may use.
+        """
         if reference is not None:
-            model = self._catalog.find(parse(dialect, reference))
-            check_model(key, model.id)
-            return self._served[model.id]
+            found = await resolve(self._catalog, self._checkpoints, parse(dialect, reference))
+            check_model(key, found.model.id)
+            served = self._served[found.model.id]
+            return served if found.adapter is None else replace(served, adapter=found.adapter)
         for model in self.visible(key):
             return self._served[model.id]
         raise Failure(FailureKind.MODEL_NOT_ALLOWED, "No model is open to this API key.", param="model")

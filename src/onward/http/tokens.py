@@ -32,7 +32,7 @@ class Tokens:
 
     async def tokenize(self, exchange: Exchange) -> None:
         request: TokenizeRequest = await read_request(exchange, self._limits, self._held, tokenize_request)
-        served = self._find(exchange, request.model)
+        served = await self._find(exchange, request.model)
         if request.chat is not None:
             ids = (await render(served, request.chat)).ids
         else:
@@ -43,7 +43,7 @@ class Tokens:
         request: DetokenizeRequest = await read_request(
             exchange, self._limits, self._held, detokenize_request
         )
-        served = self._find(exchange, request.model)
+        served = await self._find(exchange, request.model)
         check_vocabulary(served, request.tokens, "tokens")
         if len(request.tokens) < _MANY_TOKENS:
             text = served.tokenizer.decode(request.tokens)
@@ -53,14 +53,14 @@ class Tokens:
 
     async def render(self, exchange: Exchange) -> None:
         request = await read_request(exchange, self._limits, self._held, render_request)
-        served = self._find(exchange, request.model)
+        served = await self._find(exchange, request.model)
         prompt = await render(served, request)
         text = served.tokenizer.decode(prompt.ids)
         await exchange.respond(200, render_body(prompt.ids, text, prompt.stop_token_ids))
 
     async def tokenizer_info(self, exchange: Exchange) -> None:
         query = parse_qs(exchange.scope["query_string"].decode("latin-1"), max_num_fields=20)
-        served = self._find(exchange, query.get("model", [""])[0])
+        served = await self._find(exchange, query.get("model", [""])[0])
         tokenizer = served.tokenizer
 
         def spelled(token: int | None) -> str | None:
@@ -75,8 +75,8 @@ class Tokens:
         )
         await exchange.respond(200, body)
 
-    def _find(self, exchange: Exchange, reference: str) -> ServedModel:
-        served = self._models.find(exchange.dialect, reference or None, exchange.key)
+    async def _find(self, exchange: Exchange, reference: str) -> ServedModel:
+        served = await self._models.find(exchange.dialect, reference or None, exchange.key)
         exchange.record.model = served.model.id
         return served
 

@@ -25,7 +25,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     aliases: tuple[str, ...] = ()
     repo: str | None = None
-    """Public repo ID: picks the renderer, checks the base of checkpoints."""
+    """Public repo ID: another name of it; picks the renderer, checks the base of checkpoints."""
     kind: str = "instruct"
     """base, instruct, hybrid or reasoning."""
     capabilities: frozenset[str] = frozenset({"completions", "chat"})
@@ -58,6 +58,9 @@ class Catalog:
                 other = self._by_name.setdefault(alias, model)
                 if other is not model:
                     raise ValueError(f"the alias '{alias}' of '{model.id}' already names '{other.id}'")
+        for model in self._models.values():
+            if model.repo:  # of several models out of one repository it names the first
+                self._by_name.setdefault(model.repo, model)
 
     def __iter__(self) -> Iterator[Model]:
         return iter(self._models.values())
@@ -65,10 +68,23 @@ class Catalog:
     def __len__(self) -> int:
         return len(self._models)
 
+    def by_id(self, model: str) -> Model:
+        """The model of an ID that is known to exist."""
+        return self._models[model]
+
     def find(self, reference: ModelReference) -> Model:
-        """The model of a reference. Raises `Failure` (UNKNOWN_MODEL)."""
-        model = self._by_name.get(reference.base) if reference.base else None
-        if model is None or reference.checkpoint is not None:
+        """The model of a reference to one alone. Raises `Failure` (UNKNOWN_MODEL)."""
+        model = None if reference.checkpoint else self.find_base(reference)
+        if model is None:
+            raise self._unknown(reference.text)
+        return model
+
+    def find_base(self, reference: ModelReference) -> Model | None:
+        """The base model that a reference names, None if it names none. Raises UNKNOWN_MODEL."""
+        if not reference.base:
+            return None
+        model = self._by_name.get(reference.base)
+        if model is None:
             raise self._unknown(reference.text)
         return model
 

@@ -45,7 +45,9 @@ async def prepare_completion(served: ServedModel, request: CompletionRequest, re
     generations: list[GenerateRequest] = []
     for position, ids in enumerate(prompts):
         limit = output_limit(served, request, len(ids), request.prompt_path(position))
-        generations.append(_generation(request, request_id, ids, limit, stops, scored=request.echo))
+        generations.append(
+            _generation(served, request, ids, limit, stops, request_id=request_id, scored=request.echo)
+        )
     return Job(
         served, request, generations, request.best_of or request.n, request.echo, _prompt_usage(prompts)
     )
@@ -58,7 +60,7 @@ async def prepare_chat(served: ServedModel, request: ChatRequest, request_id: st
     rendered = await render(served, request)
     limit = output_limit(served, request, len(rendered.ids), "messages")
     stops = stop_ids(served, request, rendered.stop_token_ids)
-    generation = _generation(request, request_id, rendered.ids, limit, stops, scored=False)
+    generation = _generation(served, request, rendered.ids, limit, stops, request_id=request_id, scored=False)
     return Job(served, request, [generation], request.n, usage=_prompt_usage([rendered.ids]))
 
 
@@ -74,7 +76,14 @@ def candidate(generation: GenerateRequest, number: int) -> GenerateRequest:
 
 
 def _generation(
-    request: OutputOptions, request_id: str, ids: list[int], limit: int, stops: list[int], *, scored: bool
+    served: ServedModel,
+    request: OutputOptions,
+    ids: list[int],
+    limit: int,
+    stops: list[int],
+    *,
+    request_id: str,
+    scored: bool,
 ) -> GenerateRequest:
     alternatives = request.logprobs
     if alternatives is None and isinstance(request, CompletionRequest) and (request.best_of or 1) > request.n:
@@ -88,6 +97,7 @@ def _generation(
         min_tokens=min(request.min_tokens, limit),
         alternatives=alternatives,
         prompt_alternatives=request.logprobs if scored else None,
+        adapter=served.adapter,
     )
 
 

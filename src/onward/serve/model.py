@@ -19,3 +19,5 @@ class ServedModel:
     tokenizer: Tokenizer
     renderer: Renderer | None
     engine: Engine
+    adapter: str | None = None
+    """The checkpoint that is sampled, by the engine's name for it; None: the model as it is."""

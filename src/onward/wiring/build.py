@@ -79,8 +79,8 @@ def assemble(
     answers = endpoints(
         Generation(models, limits, held, clock), Tokens(models, templates, limits, held), models
     )
-    for position, (path, dialect) in enumerate(mounts.items()):
-        mount(routes, path, dialect, answers, root=position == 0)
+    for path, dialect in mounts.items():
+        mount(routes, path, dialect, answers)
     log = RequestLog(writer, text=server.log_format == "text")
     app = App(routes=routes, keys=keys_of(config), metrics=metrics, log=log, ids=RandomIds())
     return Built(app, limits, lifecycle)

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from onward.core.money import parse_amount
+from onward.dialects import DIALECTS
 from onward.sources import SourceError, check_source
 from onward.wiring.config_read import closest
 
 if TYPE_CHECKING:
     from onward.wiring.config import Config, Deployment, Key, Model, Tenant
 
-AVAILABLE_DIALECTS = ("openai",)
-LATER_DIALECTS = ("tinker", "tokens", "prentis")
+AVAILABLE_DIALECTS = tuple(DIALECTS)
+LATER_DIALECTS = ("tokens", "prentis")
 RESERVED_PATHS = ("/healthz", "/readyz", "/metrics", "/admin", "/openapi.json")
 NOT_YET = "is not available in this version; leave it out"
 SHORTEST_SECRET = 16

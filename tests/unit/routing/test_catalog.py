@@ -6,6 +6,8 @@ from onward.core.failure import Failure, FailureKind
 from onward.core.reference import ModelReference
 from onward.dialects.openai import OPENAI
 from onward.dialects.reference import parse
+from onward.dialects.schema import Dialect
+from onward.dialects.tinker import TINKER
 from onward.routing.catalog import Catalog, Model
 
 FIRST = Model(id="org/first", aliases=("gpt-x",), context_length=10)
@@ -13,7 +15,8 @@ SECOND = Model(id="second", context_length=10)
 CATALOG = Catalog([FIRST, SECOND])
 
 
-@pytest.mark.covers("O-3")
+@pytest.mark.covers("O-3", "TC-1")
+@pytest.mark.parametrize("dialect", [OPENAI, TINKER], ids=lambda dialect: dialect.name)
 @pytest.mark.parametrize(
     ("text", "base", "checkpoint"),
     [
@@ -21,13 +24,20 @@ CATALOG = Catalog([FIRST, SECOND])
         ("gpt-x", "gpt-x", None),
         ("org/first:peft:8192", "org/first", None),
         ("org/first:peft:x", "org/first:peft:x", None),
+        (
+            "tinker://run:train:0/sampler_weights/n:peft:1",
+            None,
+            "tinker://run:train:0/sampler_weights/n:peft:1",
+        ),
         ("tinker://run/sampler_weights/name", None, "tinker://run/sampler_weights/name"),
         ("org/first;tinker://r/sampler_weights/n", "org/first", "tinker://r/sampler_weights/n"),
         ("org/first:peft:8192;tinker://r/sampler_weights/n", "org/first", "tinker://r/sampler_weights/n"),
     ],
 )
-def test_a_reference_is_taken_apart(text: str, base: str | None, checkpoint: str | None) -> None:
-    assert parse(OPENAI, text) == ModelReference(text, base, checkpoint)
+def test_a_reference_is_taken_apart(
+    dialect: Dialect, text: str, base: str | None, checkpoint: str | None
+) -> None:
+    assert parse(dialect, text) == ModelReference(text, base, checkpoint)
 
 
 def test_a_model_is_found_by_any_of_its_names() -> None:
@@ -62,6 +72,18 @@ def test_a_long_catalog_is_not_recited() -> None:
     with pytest.raises(Failure) as caught:
         many.find(parse(OPENAI, "nope"))
     assert "and 45 more" in caught.value.message
+
+
+@pytest.mark.covers("TC-1")
+def test_a_public_repository_names_the_first_model_out_of_it() -> None:
+    small = Model(id="small", repo="org/Public", context_length=1)
+    large = Model(id="large", repo="org/Public", context_length=1)
+    taken = Model(id="org/Taken", context_length=1)
+    other = Model(id="other", repo="org/Taken", context_length=1)
+    found = Catalog([small, large, other, taken])
+    assert found.find(parse(TINKER, "org/Public")) is small
+    assert found.find(parse(TINKER, "org/Public:peft:262144")) is small
+    assert found.find(parse(TINKER, "org/Taken")) is taken
 
 
 def test_a_name_belongs_to_one_model() -> None:
