@@ -68,8 +68,10 @@ class Clients:
         self.place = (place.hostname, place.port)
 
     async def learn(self) -> None:
-        """Note what seeded requests answer when nothing else runs."""
+        """Note what seeded requests answer when nothing else runs, and do each wrong thing once."""
         async with httpx.AsyncClient(timeout=DEADLINE_S) as client:
+            for path, body in WRONG:
+                await self.refused(client, path, body)
             for seed in range(len(TEXTS)):
                 self.known[seed] = await self.fold(client, "/completions", seeded(seed))
 
@@ -154,7 +156,9 @@ class Clients:
 
     async def wrong(self, client: httpx.AsyncClient, chance: random.Random) -> None:
         """A request that must be refused with a reason."""
-        path, body = chance.choice(WRONG)
+        await self.refused(client, *chance.choice(WRONG))
+
+    async def refused(self, client: httpx.AsyncClient, path: str, body: dict) -> None:
         answer = await client.post(self.base_url + path, json={"model": MODEL} | body)
         expect(400 <= answer.status_code < 500 or answer.status_code == 503, "a refusal", answer.text)
         checked(answer, answer.status_code)

@@ -100,9 +100,15 @@ class Watch:
         self.server = server
         self.warm_at = time.monotonic() + seconds * WARM_UP
         self.peaks = {"http": [0.0, 0.0], "engine": [0.0, 0.0]}
+        self.tenths: list[float] = []
+        """Memory of the HTTP process at the end of each tenth of the time."""
+        self.every = seconds / 10
 
     async def run(self) -> None:
+        began = time.monotonic()
         while True:
+            if time.monotonic() >= began + self.every * (len(self.tenths) + 1):
+                self.tenths.append(memory_mb(self.server.process.pid))
             late = time.monotonic() > self.warm_at
             for name, pid in (("http", self.server.process.pid), ("engine", self.server.engine())):
                 if pid is not None:
@@ -122,7 +128,7 @@ async def kill_engines(server: Server, seconds: float, chance: random.Random, co
     end = time.monotonic() + seconds
     async with httpx.AsyncClient() as client:
         while True:
-            pause = chance.uniform(0.3, 0.5) * min(seconds, 30)
+            pause = chance.uniform(6, 10) if seconds < 60 else chance.uniform(20, 40)
             if time.monotonic() + pause > end - 5:
                 return
             await asyncio.sleep(pause)
@@ -214,6 +220,7 @@ def report(chosen: argparse.Namespace, counts: Counter[str], watch: Watch, fault
         print(f"  {count:6}  {name}")
     for name, (early, late) in watch.peaks.items():
         print(f"  memory of {name}: at most {early:.1f} MB in the warm-up, {late:.1f} MB after it")
+    print("  memory of http over time:", " ".join(f"{value:.1f}" for value in watch.tenths))
     for fault in faults[:20]:
         print(f"FAULT: {fault}")
     print("failed" if faults else "passed")
