@@ -48,6 +48,13 @@ class ToolCallDelta(msgspec.Struct, frozen=True):
     arguments: str = ""
 
 
+class PlainReply(msgspec.Struct, frozen=True):
+    """A reply that does not match its model's format, as one text (TH-11)."""
+
+    text: str
+    finish: FinishReason
+
+
 class ChoiceDelta(msgspec.Struct, kw_only=True):
     """The next piece of one choice; with `fold`, also the whole of it."""
 
@@ -64,6 +71,8 @@ class ChoiceDelta(msgspec.Struct, kw_only=True):
     """On the first delta of a choice only."""
     finish: FinishReason | None = None
     """Set exactly once, on the last delta of the choice."""
+    plain: PlainReply | None = None
+    """On the last delta of a reply that turned out malformed: what an unstreamed answer says."""
 
     def is_empty(self) -> bool:
         """Whether there is nothing in it for a caller."""
@@ -86,6 +95,16 @@ def fold(deltas: Iterable[ChoiceDelta]) -> list[ChoiceDelta]:
     return [_joined(index, texts[index]) for index in sorted(texts)]
 
 
+def settled(choice: ChoiceDelta) -> ChoiceDelta:
+    """A whole choice as an unstreamed answer tells it: a malformed reply is one text (TH-11)."""
+    plain = choice.plain
+    if plain is None:
+        return choice
+    return msgspec.structs.replace(
+        choice, text=plain.text, reasoning="", tool_calls=[], finish=plain.finish, plain=None
+    )
+
+
 def _joined(index: int, pieces: list[ChoiceDelta]) -> ChoiceDelta:
     whole = ChoiceDelta(
         index=index,
@@ -100,6 +119,7 @@ def _joined(index: int, pieces: list[ChoiceDelta]) -> ChoiceDelta:
             whole.prompt_token_ids = piece.prompt_token_ids
         if piece.finish is not None:
             whole.finish = piece.finish
+            whole.plain = piece.plain
     return whole
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from onward.core.clock import Clock
-from onward.core.delta import ChoiceDelta, fold
+from onward.core.delta import ChoiceDelta, fold, settled
 from onward.core.failure import Failure, FailureKind
 from onward.core.request import OutputOptions
 from onward.http.event_stream import EventStream
@@ -106,9 +106,9 @@ class Generation:
                 deltas.append(delta)
         entries = sum(len(delta.entries) for delta in deltas) * (1 + (job.request.logprobs or 0))
         if entries < _LARGE_ANSWER:
-            body = encoder.body(fold(deltas), job.usage)
+            body = _folded(encoder, deltas, job)
         else:
-            body = await asyncio.to_thread(lambda: encoder.body(fold(deltas), job.usage))
+            body = await asyncio.to_thread(_folded, encoder, deltas, job)
         await exchange.respond(200, body)
 
     async def _stream(self, exchange: Exchange, job: Job, encoder: Any, watch: Watch) -> None:
@@ -153,6 +153,11 @@ class Generation:
             FailureKind.DEADLINE_EXCEEDED,
             f"The answer was not complete after {self._limits.request_s:g} s. Ask for fewer tokens.",
         )
+
+
+def _folded(encoder: Any, deltas: list[ChoiceDelta], job: Job) -> bytes:
+    """The unstreamed answer: the fold of the stream."""
+    return encoder.body([settled(choice) for choice in fold(deltas)], job.usage)
 
 
 def _note(exchange: Exchange, delta: ChoiceDelta) -> None:

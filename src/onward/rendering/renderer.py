@@ -1,10 +1,10 @@
 """The seams between a conversation and tokens: how it becomes a prompt, how a reply is read.
 
-Every model family renders through a `Renderer` and reads through a `ReplyParser`. What exists
-today is the model's own template (`template.TemplateRenderer`) and a reply that is text alone
-(`token_path.TokenPath`); families with native formats bring a pair of their own.
+Every model family renders and reads through a `Renderer`: natively (`families.native`), or by
+the model's own template (`template.TemplateRenderer`).
 """
 
+from collections.abc import Collection
 from typing import Protocol
 
 import msgspec
@@ -20,6 +20,8 @@ class RenderedPrompt(msgspec.Struct, frozen=True):
     ids: list[int]
     stop_token_ids: list[int]
     """The tokens with which the model ends its reply."""
+    prefill: list[int] = []
+    """The last of `ids`: what the prompt has begun of the reply itself."""
 
 
 class Renderer(Protocol):
@@ -32,6 +34,27 @@ class Renderer(Protocol):
         """
         ...
 
+    def parser(
+        self, request: ChatRequest, prompt: RenderedPrompt, *, index: int, end_token_ids: Collection[int]
+    ) -> "ReplyParser":
+        """The parser of one reply to `prompt`. `end_token_ids`: all that end the generation."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The family, or ``template``."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why this one was chosen, in words."""
+        ...
+
+    @property
+    def tools(self) -> bool:
+        """Whether the format has tool calls."""
+        ...
+
 
 class ReplyParser(Protocol):
     """Sampled tokens to what a caller sees. `push` is the only way in."""
@@ -39,11 +62,6 @@ class ReplyParser(Protocol):
     @property
     def stopped(self) -> bool:
         """Whether nothing more is accepted, so that the engine may be stopped."""
-        ...
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether `take` would give nothing."""
         ...
 
     @property

@@ -5,7 +5,7 @@ a conversation is kept from becoming control tokens on the way. What a template 
 as a string or as parts, arguments as an object or as text) is found out by trying it once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -14,9 +14,13 @@ from jinja2 import Template, TemplateError, meta
 from onward.core.clock import Clock, SystemClock
 from onward.core.failure import Failure, FailureKind, excerpt, invalid
 from onward.core.request import ChatRequest, Message, ToolCall
+from onward.rendering.codecs.call import Tools
 from onward.rendering.conversation import Shape, message_values
+from onward.rendering.families.fallback import begun_thought, reply_grammar
 from onward.rendering.guard import NONCHARACTERS, Framing, Guard, strings_in, without_seams
-from onward.rendering.renderer import RenderedPrompt, Renderer
+from onward.rendering.parsing.reply import Reply
+from onward.rendering.parsing.table import Table
+from onward.rendering.renderer import RenderedPrompt, Renderer, ReplyParser
 from onward.rendering.sandbox import RefusalError, Sandbox
 from onward.rendering.tokenizer import Tokenizer
 
@@ -52,11 +56,16 @@ class TemplateRenderer:
         *,
         clock: Clock | None = None,
         longest_prompt: int | None = None,
+        reason: str = "",
     ) -> None:
         """`longest_prompt`: prompts that are certainly longer fail before they are encoded.
 
         Raises `ChatTemplateError` if `source` is no valid template.
         """
+        self.name: Final = "template"
+        self.reason: Final = reason
+        grammar, self.tools = reply_grammar(source)
+        self._table: Final = Table(grammar, tokenizer)
         self._tokenizer: Final = tokenizer
         self._longest_prompt: Final = longest_prompt
         self._framing: Final = Framing(tokenizer.marks, source)
@@ -100,7 +109,27 @@ class TemplateRenderer:
         if request.continue_final_message:
             text = _until_end(text, guard.end)
         self._check_size(text)
-        return RenderedPrompt(self._encoded(guard, text), sorted(self._tokenizer.end_token_ids))
+        ids = self._encoded(guard, text)
+        prefill = self._tokenizer.encode(begun_thought(text), control=True)
+        return RenderedPrompt(ids, sorted(self._tokenizer.end_token_ids), prefill)
+
+    def parser(
+        self, request: ChatRequest, prompt: RenderedPrompt, *, index: int, end_token_ids: Collection[int]
+    ) -> ReplyParser:
+        """The parser of a reply; see `renderer.Renderer`."""
+        return Reply(
+            self._table,
+            self._tokenizer,
+            index=index,
+            stops=request.stop,
+            end_token_ids=end_token_ids,
+            own_end_ids=self._tokenizer.end_token_ids,
+            want_entries=request.logprobs is not None,
+            want_ids=request.return_token_ids,
+            tools=Tools(request.tools),
+            prefill=prompt.prefill,
+            separate_reasoning=request.separate_reasoning,
+        )
 
     def _wanted(self, request: ChatRequest) -> dict[str, Any]:
         """What the caller says to the template directly."""
@@ -226,10 +255,22 @@ class NoChat:
     """The renderer of a model that cannot chat: every conversation fails, with the reason."""
 
     def __init__(self, reason: str) -> None:
+        self.name: Final = "none"
+        self.tools: Final = False
         self.reason: Final = reason
 
     def render(self, request: ChatRequest) -> RenderedPrompt:
         raise Failure(FailureKind.SURFACE_UNSUPPORTED, f"{self.reason} (model {excerpt(request.model)})")
+
+    def parser(
+        self,
+        request: ChatRequest,  # noqa: ARG002 - there is never a prompt whose reply could be read
+        prompt: RenderedPrompt,  # noqa: ARG002
+        *,
+        index: int,  # noqa: ARG002
+        end_token_ids: Collection[int],  # noqa: ARG002
+    ) -> ReplyParser:
+        raise Failure(FailureKind.SURFACE_UNSUPPORTED, self.reason)
 
 
 def _called(arguments: str) -> list[Message]:

@@ -6,7 +6,8 @@ stop string, and the IDs and entries of the tokens that it came from.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from onward.core.delta import ChoiceDelta, FinishReason, TokenEntry, TokenSpelling
@@ -14,6 +15,8 @@ from onward.core.generate import EngineFinish, ScoredToken
 from onward.rendering.stops import StopMatcher
 from onward.rendering.tokenizer import Tokenizer
 from onward.rendering.utf8 import Utf8Decoder
+
+NO_MARKS: Final[Mapping[int, str]] = MappingProxyType({})
 
 
 class TokenPath:
@@ -34,7 +37,9 @@ class TokenPath:
         want_entries: bool,
         want_ids: bool,
         offset: int = 0,
+        marks: Mapping[int, str] = NO_MARKS,
     ) -> None:
+        """`marks`: tokens whose place in the text is noted in `spots`; none is ever given in part."""
         self._tokenizer: Final = tokenizer
         self._index: Final = index
         self._end_token_ids: Final = frozenset(end_token_ids)
@@ -49,6 +54,11 @@ class TokenPath:
         """Where the tokens begin whose IDs and entries are still here."""
         self._ids: list[int] = []
         self._entries: list[TokenEntry] = []
+        self._marks: Final = marks
+        self.spots: list[tuple[int, str]] = []
+        """Where marks stand in the text, and which. The reader of them takes them out."""
+        self.end_token: int | None = None
+        """The token that ended the generation."""
         self.count = 0
         """Tokens accepted."""
         self.stopped = False
@@ -70,6 +80,7 @@ class TokenPath:
         decoder = self._decoder
         if token.id in self._end_token_ids:
             self._ended = True
+            self.end_token = token.id
             # The end token stands after the character that it cut short.
             self._append(decoder.flush())
             self._note(token, self._decoded)
@@ -81,6 +92,8 @@ class TokenPath:
             if not decoder.continues(data) and decoder.pending:
                 start += 1
             text = decoder.push(data)
+        if token.id in self._marks:
+            self.spots.append((start, self._marks[token.id]))
         self._note(token, start)
         if text:
             self._append(text)
@@ -115,7 +128,12 @@ class TokenPath:
         """Code points at the end of the text that may still become a stop."""
         if self._matcher is None or self.stopped or self._finished:
             return 0
-        return self._matcher.held
+        held = self._matcher.held
+        if held and self.spots:
+            start, mark = self.spots[-1]
+            if start < self._decoded - held < start + len(mark):
+                return self._decoded - start
+        return held
 
     def _certain(self, held: int) -> int:
         """How many of the waiting tokens go with the text that is not held."""
@@ -140,6 +158,8 @@ class TokenPath:
             return
         self.stopped = True
         end = before + at
+        while self.spots and self.spots[-1][0] + len(self.spots[-1][1]) > end:
+            end = min(end, self.spots.pop()[0])
         self._text = self._text[: len(self._text) - (self._decoded - end)]
         self._decoded = end
         self._starts = [min(start, end) for start in self._starts]

@@ -1,0 +1,153 @@
+"""A renderer and parser for a family: special IDs directly, text as text."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+from onward.core.clock import Clock, SystemClock
+from onward.core.failure import Failure, FailureKind, invalid
+from onward.core.request import ChatRequest, TextPart
+from onward.rendering.codecs.call import Tools
+from onward.rendering.families.conversation import conversation_of
+from onward.rendering.families.family import Family
+from onward.rendering.guard import NONCHARACTERS
+from onward.rendering.parsing.reply import Reply
+from onward.rendering.parsing.table import Table
+from onward.rendering.prompt import PromptBuilder
+from onward.rendering.renderer import RenderedPrompt
+from onward.rendering.tokenizer import Tokenizer
+
+
+class NativeRenderer:
+    """Renders conversations and reads replies in the format of a family; a `renderer.Renderer`."""
+
+    def __init__(
+        self,
+        family: Family,
+        tokenizer: Tokenizer,
+        *,
+        reason: str = "",
+        clock: Clock | None = None,
+        longest_prompt: int | None = None,
+    ) -> None:
+        """`reason`: why this family. `longest_prompt`: certainly longer prompts are not encoded."""
+        self.family: Final = family
+        self.name: Final = family.name
+        self.reason: Final = reason
+        self.tools: Final = family.tools
+        self._tokenizer: Final = tokenizer
+        self._clock: Final = clock or SystemClock()
+        self._longest_prompt: Final = longest_prompt
+        self._table: Final = Table(family.grammar, tokenizer)
+        own = {tokenizer.control_id(stop) for stop in family.stops} | tokenizer.end_token_ids
+        own -= {tokenizer.control_id(mark) for mark in family.goes_on}
+        self._stops: Final = frozenset(token for token in own if token is not None)
+
+    def render(self, request: ChatRequest) -> RenderedPrompt:
+        builder = self.build(request)
+        self._check_size(builder.string)
+        ids, prefill = builder.ids()
+        if not ids:
+            raise invalid("messages", "'messages' makes an empty prompt: send at least one with text.")
+        begun = request.add_generation_prompt or request.continue_final_message
+        return RenderedPrompt(ids, sorted(self._stops), prefill if begun else [])
+
+    def build(self, request: ChatRequest) -> PromptBuilder:
+        """The prompt before it is encoded."""
+        family = self.family
+        effort = family.efforts.read(request.reasoning_effort, request.template_kwargs)
+        end = _free_letter(request) if request.continue_final_message else ""
+        conversation = conversation_of(
+            request,
+            developer=family.developer,
+            images=family.images,
+            effort=effort,
+            clock=self._clock,
+            end=end,
+        )
+        builder = PromptBuilder(self._tokenizer, end=end)
+        family.render(conversation, builder)
+        if end and not builder.closed:
+            raise invalid("continue_final_message", "this model's format cannot continue such a message")
+        return builder
+
+    def parser(
+        self,
+        request: ChatRequest,
+        prompt: RenderedPrompt,
+        *,
+        index: int,
+        end_token_ids: Collection[int],
+    ) -> Reply:
+        return self.reply(
+            prefill=prompt.prefill,
+            tools=request.tools,
+            index=index,
+            stops=request.stop,
+            end_token_ids=end_token_ids,
+            want_entries=request.logprobs is not None,
+            want_ids=request.return_token_ids,
+            separate_reasoning=request.separate_reasoning,
+        )
+
+    def reply(
+        self,
+        *,
+        prefill: Sequence[int] = (),
+        tools: Sequence[dict[str, Any]] = (),
+        index: int = 0,
+        stops: Sequence[str] = (),
+        end_token_ids: Collection[int] | None = None,
+        want_entries: bool = False,
+        want_ids: bool = False,
+        separate_reasoning: bool = True,
+    ) -> Reply:
+        """A parser without a request; `end_token_ids` are the family's own if not given."""
+        return Reply(
+            self._table,
+            self._tokenizer,
+            index=index,
+            stops=stops,
+            end_token_ids=self._stops if end_token_ids is None else end_token_ids,
+            own_end_ids=self._stops,
+            want_entries=want_entries,
+            want_ids=want_ids,
+            tools=Tools(tools),
+            prefill=prefill,
+            separate_reasoning=separate_reasoning,
+        )
+
+    def begun(self, prompt: Sequence[int]) -> list[int]:
+        """Of a prompt given as IDs, those that belong to the reply: all behind the last header."""
+        header, tokenizer = self.family.header, self._tokenizer
+        if not header:
+            return []
+        first = tokenizer.encode(header, control=True)[0]
+        start = next((at for at in range(len(prompt) - 1, -1, -1) if prompt[at] == first), len(prompt))
+        spelled = b""
+        for at in range(start, len(prompt)):
+            spelled += tokenizer.token_bytes(prompt[at])
+            if len(spelled) >= len(header.encode()):
+                return list(prompt[at + 1 :]) if spelled == header.encode() else []
+        return []
+
+    def _check_size(self, text: str) -> None:
+        limit = self._longest_prompt
+        if limit is not None and (least := self._tokenizer.least_tokens(text, limit)) > limit:
+            raise Failure(
+                FailureKind.CONTEXT_LENGTH_EXCEEDED,
+                f"the conversation has at least {least} tokens, the model's context {limit}: shorten it",
+                param="messages",
+            )
+
+
+def _free_letter(request: ChatRequest) -> str:
+    """A code point that no text of the conversation holds."""
+    texts = [message.content for message in request.messages if isinstance(message.content, str)]
+    parts = [
+        part for message in request.messages for part in message.content or () if isinstance(part, TextPart)
+    ]
+    used = "".join(texts + [part.text for part in parts])
+    for letter in NONCHARACTERS:
+        if letter not in used:
+            return letter
+    raise invalid("messages", "the text holds too many Unicode noncharacters (U+FDD0 to U+FDEF)")

@@ -1,0 +1,96 @@
+"""Every family, and the choice among them."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from onward.rendering.families import qwen3, smollm
+from onward.rendering.families.family import Family
+from onward.rendering.tokenizer import Tokenizer
+
+ALL: Final[tuple[Family, ...]] = (
+    *qwen3.FAMILIES,
+    *smollm.FAMILIES,
+)
+"""In the order in which repo IDs and templates are tried."""
+
+BY_NAME: Final = {family.name: family for family in ALL}
+
+
+class UnknownFamilyError(ValueError):
+    """A name that is no family; the message lists those that are."""
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """A family, and why; None: the model's own template."""
+
+    family: Family | None
+    reason: str
+
+
+def named(name: str) -> Family:
+    """The family of a name or of a public repo ID. Raises `UnknownFamilyError`."""
+    family = BY_NAME.get(name) or of_repo(name)
+    if family is None:
+        known = ", ".join(BY_NAME)
+        raise UnknownFamilyError(f"{name!r} is no family and no repo ID of one; families are {known}")
+    return family
+
+
+def of_repo(repo: str) -> Family | None:
+    """The family of a public repo ID."""
+    for family in ALL:
+        if any(re.fullmatch(pattern, repo, re.IGNORECASE) for pattern in family.repos):
+            return family
+    return None
+
+
+def choose(
+    tokenizer: Tokenizer, *, name: str = "auto", repo: str | None = None, template: str | None = None
+) -> Choice:
+    """The family of a model: by its config's word, its repo ID, or its chat template, in this order.
+
+    A family whose control tokens the vocabulary lacks is chosen by nobody but the config.
+    Raises `UnknownFamilyError` for a name that is none, or that cannot be this model's.
+    """
+    if name not in ("", "auto", "template"):
+        family = named(name)
+        lacking = lacks(family, tokenizer)
+        if lacking:
+            raise UnknownFamilyError(
+                f"the model's vocabulary lacks {', '.join(lacking)}, which {family.name} needs"
+            )
+        return Choice(family, "named by the config")
+    if name == "template":
+        return Choice(None, "the config asks for the model's own chat template")
+    tried = ""
+    if repo:
+        family = of_repo(repo)
+        if family is not None:
+            lacking = lacks(family, tokenizer)
+            if not lacking:
+                return Choice(family, f"the repo ID {repo}")
+            tried = f"; {family.name}, by the repo ID, needs {', '.join(lacking)}, which it lacks"
+    if template:
+        family = of_template(template, tokenizer)
+        if family is not None:
+            return Choice(family, "what the model's chat template holds" + tried)
+    return Choice(None, "no family has this model's repo ID or chat template" + tried)
+
+
+def of_template(template: str, tokenizer: Tokenizer) -> Family | None:
+    """The family that a chat template writes."""
+    for family in ALL:
+        if not family.template or lacks(family, tokenizer):
+            continue
+        holds = all(text in template for text in family.template)
+        if holds and not any(text in template for text in family.template_lacks):
+            return family
+    return None
+
+
+def lacks(family: Family, tokenizer: Tokenizer) -> Sequence[str]:
+    """The family's control tokens that a vocabulary does not have."""
+    return [mark for mark in family.marks if tokenizer.control_id(mark) is None]

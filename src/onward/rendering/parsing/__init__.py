@@ -1,0 +1,1 @@
+"""Replies of models: marks and text in, content, reasoning and tool calls out."""
