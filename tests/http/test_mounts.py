@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from onward.core.checkpoint import Adapter
 from onward.routing.checkpoints import Checkpoint, unknown_checkpoint
 from tests.http.harness import JSON, MODEL, edge
 
@@ -15,10 +16,10 @@ CHECKPOINT = "tinker://run/sampler_weights/last"
 class One:
     """There is one checkpoint."""
 
-    async def find(self, path: str) -> Checkpoint:
+    async def find(self, path: str, base: object) -> Checkpoint:
         if path != CHECKPOINT:
             raise unknown_checkpoint(path)
-        return Checkpoint(MODEL, "adapter-1")
+        return Checkpoint(MODEL, Adapter("adapter-1", "/adapters/1.gguf"))
 
 
 @pytest.fixture(params=[BOTH, TURNED], ids=["openai first", "tinker first"])

@@ -45,7 +45,9 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     prompt_alternatives: int | None = None
     """The same for the prompt's own tokens (echo). Nothing cached is reused then."""
     adapter: str | None = None
-    """Name of a loaded adapter; cached prefixes belong to it."""
+    """Name of an adapter; cached prefixes belong to it."""
+    adapter_path: str | None = None
+    """Where an engine that has not loaded it finds it. None: `load_adapter` was called before."""
     cache_scope: str | None = None
     """Prefixes are shared only within a scope (a tenant). None: the common one."""
 

@@ -4,6 +4,7 @@ from typing import Protocol
 
 import msgspec
 
+from onward.core.checkpoint import Adapter
 from onward.core.failure import Failure, FailureKind, excerpt, invalid
 from onward.core.reference import ModelReference
 from onward.routing.catalog import Catalog, Model
@@ -14,17 +15,18 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     model: str
     """ID of its base model in the catalog."""
-    adapter: str
-    """What the engine knows it by (`GenerateRequest.adapter`)."""
+    adapter: Adapter
+    """What the engine gets of it."""
 
 
 class Checkpoints(Protocol):
     """Where checkpoints are found. They come and go while the server runs."""
 
-    async def find(self, path: str) -> Checkpoint:
+    async def find(self, path: str, base: Model | None) -> Checkpoint:
         """The checkpoint at a path such as ``tinker://RUN/sampler_weights/NAME``, ready to sample.
 
-        Raises `Failure`: UNKNOWN_MODEL where there is none that is complete, INVALID_REQUEST where
+        Where it fits several models it is of `base`, the one that the caller named, if that is one of
+        them. Raises `Failure`: UNKNOWN_MODEL where there is none that is complete, INVALID_REQUEST where
         it was made for another base model than the one whose folder it lies in.
         """
         ...
@@ -33,7 +35,7 @@ class Checkpoints(Protocol):
 class NoCheckpoints:
     """No model has a folder of checkpoints."""
 
-    async def find(self, path: str) -> Checkpoint:
+    async def find(self, path: str, base: Model | None) -> Checkpoint:  # noqa: ARG002
         raise unknown_checkpoint(path)
 
 
@@ -41,7 +43,7 @@ class Resolved(msgspec.Struct, frozen=True):
     """What a model reference means here."""
 
     model: Model
-    adapter: str | None = None
+    adapter: Adapter | None = None
 
 
 async def resolve(catalog: Catalog, checkpoints: Checkpoints, reference: ModelReference) -> Resolved:
@@ -53,7 +55,7 @@ async def resolve(catalog: Catalog, checkpoints: Checkpoints, reference: ModelRe
     if reference.checkpoint is None:
         return Resolved(catalog.find(reference))
     base = catalog.find_base(reference)
-    found = await checkpoints.find(reference.checkpoint)
+    found = await checkpoints.find(reference.checkpoint, base)
     model = catalog.by_id(found.model)
     if base is not None and base is not model:
         raise invalid(

@@ -97,7 +97,8 @@ def _generation(
         min_tokens=min(request.min_tokens, limit),
         alternatives=alternatives,
         prompt_alternatives=request.logprobs if scored else None,
-        adapter=served.adapter,
+        adapter=served.adapter.name if served.adapter else None,
+        adapter_path=served.adapter.path if served.adapter else None,
     )
 
 

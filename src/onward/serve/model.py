@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from onward.core.checkpoint import Adapter
 from onward.engines.protocol import Engine
 from onward.rendering.renderer import Renderer
 from onward.rendering.tokenizer import Tokenizer
@@ -19,5 +20,5 @@ class ServedModel:
     tokenizer: Tokenizer
     renderer: Renderer | None
     engine: Engine
-    adapter: str | None = None
-    """The checkpoint that is sampled, by the engine's name for it; None: the model as it is."""
+    adapter: Adapter | None = None
+    """The checkpoint that is sampled; None: the model as it is."""

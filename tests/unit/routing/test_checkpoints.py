@@ -2,6 +2,7 @@
 
 import pytest
 
+from onward.core.checkpoint import Adapter
 from onward.core.failure import Failure, FailureKind
 from onward.dialects.reference import parse
 from onward.dialects.tinker import TINKER
@@ -11,16 +12,17 @@ from onward.routing.checkpoints import Checkpoint, NoCheckpoints, Resolved, reso
 FIRST = Model(id="first", repo="org/First", context_length=10)
 SECOND = Model(id="second", context_length=10)
 CATALOG = Catalog([FIRST, SECOND])
+ADAPTER = Adapter("adapter-1", "/adapters/1.gguf")
 PATH = "tinker://run-1/sampler_weights/step-9"
 
 
 class One:
     """There is one checkpoint, of the first model."""
 
-    async def find(self, path: str) -> Checkpoint:
+    async def find(self, path: str, base: Model | None) -> Checkpoint:
         if path != PATH:
             raise unknown_checkpoint(path)
-        return Checkpoint("first", "adapter-1")
+        return Checkpoint("first", ADAPTER)
 
 
 async def resolved(text: str) -> Resolved:
@@ -32,7 +34,7 @@ async def resolved(text: str) -> Resolved:
     "text", [PATH, f"first;{PATH}", f"org/First;{PATH}", f"org/First:peft:262144;{PATH}"]
 )
 async def test_a_checkpoint_is_found_with_its_base_model(text: str) -> None:
-    assert await resolved(text) == Resolved(FIRST, "adapter-1")
+    assert await resolved(text) == Resolved(FIRST, ADAPTER)
 
 
 @pytest.mark.covers("TC-1")

@@ -35,7 +35,14 @@ def main() -> None:
             threads=settings.threads or default_threads(),
             batch=max(CHUNK, settings.slots),
         )
-        server = Server(listener, context, slots=settings.slots, queue=settings.queue, length=length)
+        server = Server(
+            listener,
+            context,
+            slots=settings.slots,
+            queue=settings.queue,
+            length=length,
+            adapters=settings.adapters,
+        )
     except EngineUnusableError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(EXIT_UNUSABLE)

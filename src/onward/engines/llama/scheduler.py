@@ -12,9 +12,11 @@ from collections.abc import Callable
 
 from onward.core.failure import Failure, FailureKind
 from onward.core.generate import EngineFinish, GenerateRequest, ScoredToken
+from onward.engines.llama.adapters import Adapters, rows_are_exact
 from onward.engines.llama.binding import Context, DecodeError, Logits
 from onward.engines.llama.frames import Progress
 from onward.engines.llama.sampling import Sampler, Softmax
+from onward.engines.llama.settings import ADAPTERS
 from onward.engines.llama.slots import CHUNK, Run, Slot, best_match
 
 DECODE_SHARE = 0.2
@@ -40,6 +42,7 @@ class Scheduler:
         slots: int,
         queue: int,
         context_length: int,
+        adapters: int = ADAPTERS,
         emit: Callable[[Key, Progress], None],
         fail: Callable[[Key, Failure], None],
     ) -> None:
@@ -53,13 +56,13 @@ class Scheduler:
         self._fail = fail
         self._waiting: deque[Run] = deque()
         self._runs: dict[Key, Run] = {}
-        self._adapters: dict[str, object] = {}
+        self._adapters = Adapters(context, limit=max(adapters, 1), sequences=slots)
         self._submitted = 0
         self._tick = 0
         self._chunks = 0
         self._owed = 0.0
         self._seconds_per_run = 1.0
-        self.rows_exact = slots == 1 or self._rows_are_exact()
+        self.rows_exact = slots == 1 or rows_are_exact(context, slots)
 
     @property
     def running(self) -> int:
@@ -111,20 +114,14 @@ class Scheduler:
         """Load or replace an adapter. Raises `Failure`."""
         if any(run.request.adapter == name for run in self._runs.values()):
             raise Failure(FailureKind.INVALID_REQUEST, f"adapter {name} is in use", param="name")
-        try:
-            loaded = self._context.model.load_adapter(path)
-        except ValueError as error:
-            raise Failure(
-                FailureKind.INVALID_REQUEST, f"adapter {name} cannot be loaded: {error}", param="path"
-            ) from error
-        old = self._adapters.get(name)
-        self._adapters[name] = loaded
+        self._adapters.add(name, path, self._adapters_in_use())
         for slot in self._slots:
             if slot.owner[0] == name:
                 slot.prefix = []
-        if old is not None:
-            self._context.use_adapter(None)
-            self._context.model.free_adapter(old)
+
+    def _adapters_in_use(self) -> set[str]:
+        running = (slot.run.request.adapter for slot in self._slots if slot.run is not None)
+        return {name for name in running if name is not None}
 
     def _check(self, request: GenerateRequest) -> None:
         def invalid(param: str, message: str) -> Failure:
@@ -148,8 +145,9 @@ class Scheduler:
         for token in request.stop_token_ids:
             if not 0 <= token < size:
                 raise invalid("stop_token_ids", f"token {token} is not in the vocabulary of {size}")
-        if request.adapter is not None and request.adapter not in self._adapters:
-            raise invalid("adapter", f"adapter {request.adapter} is not loaded")
+        adapter = request.adapter
+        if adapter is not None and request.adapter_path is None and not self._adapters.knows(adapter):
+            raise invalid("adapter", f"adapter {adapter} is not loaded")
 
     def _retry_after(self) -> int:
         rounds = 1 + self.waiting / len(self._slots)
@@ -175,11 +173,28 @@ class Scheduler:
             self._owed = 0.0
 
     def _admit(self) -> None:
-        while self._waiting:
+        held = False
+        for run in list(self._waiting):
             free = [slot for slot in self._slots if slot.run is None]
             if not free:
                 return
-            self._place(self._waiting.popleft(), free)
+            if run.request.adapter is not None:
+                # In turn among themselves, so that one in steady demand cannot keep the others out.
+                held = held or not self._adapters.has_room(run.request.adapter, self._adapters_in_use())
+                if held or not self._take_adapter(run, run.request.adapter):
+                    continue
+            self._waiting.remove(run)
+            self._place(run, free)
+
+    def _take_adapter(self, run: Run, name: str) -> bool:
+        """Have the adapter of a run ready; a run whose adapter cannot be loaded ends."""
+        try:
+            self._adapters.take(name, run.request.adapter_path, self._adapters_in_use())
+        except Failure as failure:
+            self._release(run)
+            self._fail(run.key, failure)
+            return False
+        return True
 
     def _place(self, run: Run, free: list[Slot]) -> None:
         slot, length = best_match(free, run) if self._reuses(run) else (None, 0)
@@ -250,7 +265,7 @@ class Scheduler:
         outputs = "all" if run.scored is not None else "last" if end == len(prompt) else "none"
         self._touch(slot)
         try:
-            self._use_adapter(run)
+            self._adapters.use(run.request.adapter)
             self._context.decode_chunk(slot.index, prompt[start:end], start, outputs=outputs)
             run.position = end
             if end % CHUNK == 0:
@@ -300,8 +315,8 @@ class Scheduler:
         groups: dict[str | None, list[Work]] = {}
         for slot, run in busy:
             groups.setdefault(run.request.adapter, []).append((slot, run))
-        for group in groups.values():
-            if self.rows_exact:
+        for name, group in groups.items():
+            if self.rows_exact and (name is None or self._adapters.rows_exact(name)):
                 self._decode_rows(group)
             else:
                 for work in group:
@@ -313,17 +328,13 @@ class Scheduler:
             self._touch(slot)
             rows.append((slot.index, run.last_token, len(run.request.prompt) + run.generated - 1))
         try:
-            self._use_adapter(busy[0][1])
+            self._adapters.use(busy[0][1].request.adapter)
             self._context.decode_rows(rows)
             for row, (_, run) in enumerate(busy):
                 token, finish = self._sample(run, self._context.logits(row))
                 self._emit(run.key, Progress(run.key[1], [token], finish))
         except DecodeError as error:
             self._broken(busy, error)
-
-    def _use_adapter(self, run: Run) -> None:
-        name = run.request.adapter
-        self._context.use_adapter(None if name is None else self._adapters[name])
 
     def _touch(self, slot: Slot) -> None:
         self._tick += 1
@@ -345,25 +356,3 @@ class Scheduler:
             if run.key in self._runs:
                 self._release(run)
                 self._fail(run.key, Failure(FailureKind.ENGINE_FAILED, str(error)))
-
-    # The check that batching is exact
-
-    def _rows_are_exact(self) -> bool:
-        """Whether a row's logits are the same to the bit alone, and anywhere in a full batch.
-
-        They are for quantized weights; kernels for 16-bit weights sum in an order that depends on
-        the number of rows. Then every running request is decoded in a call of its own.
-        """
-        context, count = self._context, len(self._slots)
-        token = self._vocabulary // 2
-        context.decode_rows([(0, token, 0)])
-        alone = context.logits(0).copy()
-        exact = True
-        for size in sorted({2, 3, 4, count} & set(range(2, count + 1))):
-            for slot in range(count):
-                context.truncate(slot, 0)
-            context.decode_rows([(slot, token, 0) for slot in range(size)])
-            exact = exact and all((context.logits(row) == alone).all() for row in range(size))
-        for slot in range(count):
-            context.truncate(slot, 0)
-        return exact

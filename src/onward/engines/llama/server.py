@@ -14,6 +14,7 @@ from onward.core.failure import Failure
 from onward.engines.llama import frames
 from onward.engines.llama.binding import Context
 from onward.engines.llama.scheduler import Key, Scheduler
+from onward.engines.llama.settings import ADAPTERS
 
 LOAD_EVERY = 0.25
 """Seconds between two reports of the load."""
@@ -42,13 +43,21 @@ class Server:
     """Serves one model on a listening socket until its process ends."""
 
     def __init__(
-        self, listener: socket.socket, context: Context, *, slots: int, queue: int, length: int
+        self,
+        listener: socket.socket,
+        context: Context,
+        *,
+        slots: int,
+        queue: int,
+        length: int,
+        adapters: int = ADAPTERS,
     ) -> None:
         self._scheduler = Scheduler(
             context,
             slots=slots,
             queue=queue,
             context_length=length,
+            adapters=adapters,
             emit=self._on_progress,
             fail=self._on_failure,
         )

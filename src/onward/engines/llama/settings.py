@@ -8,6 +8,9 @@ import msgspec
 MAX_SLOTS = 256
 """llama.cpp's own limit of sequences in one context."""
 
+ADAPTERS = 8
+"""Adapters kept in memory, where nothing else is said."""
+
 EXIT_UNUSABLE = 3
 """The exit status by which an engine process says that starting again would not help."""
 
@@ -25,6 +28,8 @@ class LlamaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that may wait for a slot. One more is refused."""
     context_length: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Tokens that one sequence can hold, prompt and output together. 0: what the model was trained with."""
+    adapters: Annotated[int, msgspec.Meta(ge=1)] = ADAPTERS
+    """LoRA adapters kept in memory. One more replaces the least recently used that no request uses."""
 
 
 def default_threads() -> int:
