@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 from onward.core.money import parse_amount
 from onward.dialects import DIALECTS
-from onward.dialects import DIALECTS
 from onward.sources import SourceError, check_source
 from onward.wiring.config_read import closest
 
