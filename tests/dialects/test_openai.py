@@ -45,7 +45,18 @@ def chat(**body: Any) -> ChatRequest:
 
 READ_COMPLETIONS = [
     # statement, body, what the request then holds
-    ("O-1", {}, {"prompts": ["p"], "batch": False, "max_tokens": 16, "n": 1, "sampling": Sampling()}),
+    (
+        "O-1",
+        {},
+        {
+            "prompts": ["p"],
+            "batch": False,
+            "max_tokens": None,
+            "unset_max_tokens": 16,
+            "n": 1,
+            "sampling": Sampling(),
+        },
+    ),
     ("O-1", {"prompt": ["a", "b"]}, {"prompts": ["a", "b"], "batch": True}),
     ("O-1", {"prompt": [1, 2, 3]}, {"prompts": [[1, 2, 3]], "batch": False}),
     ("O-1", {"prompt": [[1, 2], [3]]}, {"prompts": [[1, 2], [3]], "batch": True}),

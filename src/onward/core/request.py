@@ -14,7 +14,9 @@ class OutputOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The model reference as the caller wrote it."""
     sampling: Sampling = Sampling()
     max_tokens: int | None = None
-    """None: to the end of the model's context."""
+    """None: `unset_max_tokens`, or to the end of the model's context."""
+    unset_max_tokens: int | None = None
+    """The most tokens where the caller named no limit; never refused, only cut to the context."""
     min_tokens: int = 0
     ignore_eos: bool = False
     n: int = 1

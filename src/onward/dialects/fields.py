@@ -198,11 +198,9 @@ STREAM_OPTIONS_ALONE: Final = Rule(
     refuse_if=(Condition("stream_options", Is.GIVEN), Condition("stream", Is.FALSE)),
     message="'stream_options' is only taken together with 'stream': true.",
 )
-MIN_OVER_MAX: Final = Rule(
-    param="min_tokens",
-    refuse_if=(Condition("min_tokens", Is.ABOVE, other="max_tokens"),),
-    message="'min_tokens' must not be above the maximum of tokens.",
-)
+
+EFFORT: Final = AnyOf(values=(Text(longest=64), Number(), Boolean()))
+"""Any value that some family takes (TH-3): which ones, the model's own renderer knows."""
 
 CONVERSATION: Final = (
     Field(
@@ -226,8 +224,9 @@ CONVERSATION: Final = (
     ),
     Field(
         name="reasoning_effort",
-        value=AnyOf(values=(Text(shortest=1, longest=32), Number(low=0, high=1), Boolean())),
-        note="How much the model reasons, for models that can be told.",
+        value=EFFORT,
+        note="How much the model reasons; a value that the model does not take is refused with those it "
+        "takes.",
         source="O-3",
     ),
     Field(

@@ -9,7 +9,6 @@ from onward.dialects.fields import (
     CONTINUE_OR_OPEN,
     CONVERSATION,
     LARGEST_IMAGE,
-    MIN_OVER_MAX,
     MODEL,
     MOST_CHOICES,
     MOST_PARTS,
@@ -75,8 +74,8 @@ _COMPLETIONS: Final = Surface(
         Field(
             name="max_tokens",
             value=Integer(low=0, high=MOST_TOKENS),
-            default=16,
-            note="The most tokens to generate; 0 only with `echo`.",
+            note="The most tokens to generate; absent: 16, or what the context has room for. 0 only with "
+            "`echo`.",
             source="O-1",
         ),
         *SAMPLING,
@@ -141,9 +140,9 @@ _COMPLETIONS: Final = Surface(
             refuse_if=(Condition("suffix", Is.GIVEN), Condition("echo", Is.TRUE)),
             message="'suffix' and 'echo' exclude each other.",
         ),
-        MIN_OVER_MAX,
         STREAM_OPTIONS_ALONE,
     ),
+    constants={"unset_max_tokens": 16},
 )
 _CHAT: Final = Surface(
     name="chat",
@@ -233,7 +232,6 @@ _CHAT: Final = Surface(
     ),
     rules=(
         TOP_NEEDS_LOGPROBS,
-        MIN_OVER_MAX,
         CONTINUE_OR_OPEN,
         NamedTool(),
         STREAM_OPTIONS_ALONE,

@@ -7,6 +7,7 @@ list is ignored, some of it listed here so that a reader need not wonder.
 from typing import Final
 
 from onward.dialects.fields import (
+    EFFORT,
     LARGEST_IMAGE,
     MOST_MESSAGES,
     MOST_PARTS,
@@ -30,7 +31,6 @@ from onward.dialects.values import (
     INT32_HIGH,
     INT64_HIGH,
     INT64_LOW,
-    AnyOf,
     Boolean,
     Images,
     Integer,
@@ -193,9 +193,9 @@ _CHAT: Final = Surface(
         ),
         Field(
             name="reasoning_effort",
-            value=AnyOf(values=(Text(longest=64), Number(), Boolean())),
-            note="How much the model reasons. Which values it takes is the model's own: others are refused "
-            "with the list of them.",
+            value=EFFORT,
+            note="How much the model reasons; a value that the model does not take is refused with those it "
+            "takes.",
             source="TH-3",
         ),
         *_SAMPLING,

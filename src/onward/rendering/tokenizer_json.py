@@ -72,7 +72,7 @@ def _vocabulary(
         kinds[token["id"]] = TokenKind.CONTROL if token["special"] else TokenKind.USER_DEFINED
     special = {name: ids.get(content) for name, content in named.items()}
     bos, eos = special.get("bos_token"), special.get("eos_token")
-    ends = end_tokens(ids, [] if eos is None else [eos], (None, None, None), added=kinds)
+    ends = end_tokens(ids, [] if eos is None else [eos], None, added=kinds)
     for token in ends:
         kinds[token] = TokenKind.CONTROL
     return Vocabulary(

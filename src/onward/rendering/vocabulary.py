@@ -125,8 +125,7 @@ def from_metadata(metadata: Mapping[str, Any], *, add_bos: bool, byte_letters: b
         for token in (eos, read.token_id("eot", count), read.token_id("eom", count))
         if token is not None
     ]
-    fill = (read.token_id("fim_pad", count), read.token_id("fim_rep", count), read.token_id("fim_sep", count))
-    ends = end_tokens(ids, named, fill, added=kinds)
+    ends = end_tokens(ids, named, read.token_id("fim_pad", count), added=kinds)
     for token in ends:
         kinds[token] = TokenKind.CONTROL
     wants_bos = read.flag("add_bos_token", default=add_bos)

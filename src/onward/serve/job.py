@@ -1,5 +1,6 @@
 """What a served request asks of the engine, ready to run."""
 
+import hashlib
 from dataclasses import dataclass, field
 
 import msgspec
@@ -8,10 +9,10 @@ from onward.core.failure import Failure, FailureKind, invalid
 from onward.core.generate import GenerateRequest
 from onward.core.request import ChatRequest, CompletionRequest, OutputOptions
 from onward.core.usage import Usage
+from onward.rendering.renderer import RenderedPrompt
 from onward.serve.model import ServedModel
 from onward.serve.prompts import check_tokens_named, output_limit, prompt_ids, render, stop_ids
-
-_INT64 = 1 << 64
+from onward.serve.tool_choice import check_request
 
 
 @dataclass(slots=True)
@@ -29,6 +30,8 @@ class Job:
     candidates: int
     echo: bool = False
     usage: Usage = field(default_factory=Usage)
+    rendered: RenderedPrompt | None = None
+    """Of a chat: the prompt as it was rendered, whose replies the renderer's parser reads."""
 
 
 async def prepare_completion(served: ServedModel, request: CompletionRequest, request_id: str) -> Job:
@@ -41,7 +44,7 @@ async def prepare_completion(served: ServedModel, request: CompletionRequest, re
         )
     check_tokens_named(served, request)
     prompts = await prompt_ids(served, request)
-    stops = stop_ids(served, request, [])
+    stops = stop_ids(served, request, served.tokenizer.end_token_ids)
     generations: list[GenerateRequest] = []
     for position, ids in enumerate(prompts):
         limit = output_limit(served, request, len(ids), request.prompt_path(position))
@@ -57,21 +60,27 @@ async def prepare_chat(served: ServedModel, request: ChatRequest, request_id: st
     """Render a conversation and make its job. Raises `Failure`."""
     _require(served, "chat")
     check_tokens_named(served, request)
+    check_request(served, request)
     rendered = await render(served, request)
     limit = output_limit(served, request, len(rendered.ids), "messages")
     stops = stop_ids(served, request, rendered.stop_token_ids)
     generation = _generation(served, request, rendered.ids, limit, stops, request_id=request_id, scored=False)
-    return Job(served, request, [generation], request.n, usage=_prompt_usage([rendered.ids]))
+    usage = _prompt_usage([rendered.ids])
+    return Job(served, request, [generation], request.n, usage=usage, rendered=rendered)
 
 
 def candidate(generation: GenerateRequest, number: int) -> GenerateRequest:
-    """The prompt's candidate `number`: the same request, with a seed of its own if one was given."""
+    """The prompt's candidate `number`: the same request, with a seed of its own if one was given.
+
+    Its seed is a hash, not `seed + number`: requests with neighbouring seeds share no choices.
+    """
     seed = generation.sampling.seed
     if seed is None or number == 0:
         return generation
-    wrapped = (seed + number + _INT64 // 2) % _INT64 - _INT64 // 2
+    digest = hashlib.blake2b(b"%d:%d" % (seed, number), digest_size=8).digest()
+    own = int.from_bytes(digest, "little", signed=True)
     return msgspec.structs.replace(
-        generation, sampling=msgspec.structs.replace(generation.sampling, seed=wrapped)
+        generation, sampling=msgspec.structs.replace(generation.sampling, seed=own)
     )
 
 
@@ -94,7 +103,7 @@ def _generation(
         max_tokens=limit,
         sampling=request.sampling,
         stop_token_ids=stops,
-        min_tokens=min(request.min_tokens, limit),
+        min_tokens=request.min_tokens,
         alternatives=alternatives,
         prompt_alternatives=request.logprobs if scored else None,
         adapter=served.adapter.name if served.adapter else None,

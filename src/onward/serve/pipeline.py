@@ -14,8 +14,11 @@ from typing import Final
 from onward.core.delta import ChoiceDelta, fold
 from onward.core.failure import Failure, FailureKind
 from onward.core.generate import Chunk, EngineFinish, GenerateRequest, ScoredToken
+from onward.core.request import ChatRequest
+from onward.rendering.renderer import ReplyParser
 from onward.rendering.token_path import TokenPath, prompt_delta
 from onward.serve.job import Job, candidate, prepare_chat, prepare_completion
+from onward.serve.tool_choice import ToolCheck
 
 __all__ = ["Job", "prepare_chat", "prepare_completion", "run"]
 
@@ -46,8 +49,11 @@ async def run(job: Job) -> AsyncGenerator[ChoiceDelta, None]:
     else:
         branches = _branches(job, job.candidates)
         deltas = _branch(job, branches[0]) if len(branches) == 1 else _merged(job, branches)
+    check = ToolCheck(job.request) if isinstance(job.request, ChatRequest) else None
     async with aclosing(deltas):
         async for delta in deltas:
+            if check is not None and check.needed:
+                check.see(delta)
             yield delta
 
 
@@ -124,7 +130,7 @@ async def _branch(
     if generation.max_tokens == 0 and generation.prompt_alternatives is None:
         yield await _echo_alone(job, branch)
         return
-    path: TokenPath | None = None
+    path: ReplyParser | None = None
     opened: ChoiceDelta | None = None
     logprobs, counted = 0.0, 0
     async with aclosing(_steps(job, generation, admitted)) as steps:
@@ -172,14 +178,17 @@ def _opening(job: Job, branch: _Branch, scored: list[ScoredToken] | None) -> Cho
     return delta
 
 
-def _path(job: Job, branch: _Branch, offset: int) -> TokenPath:
+def _path(job: Job, branch: _Branch, offset: int) -> ReplyParser:
+    request, renderer, ends = job.request, job.served.renderer, frozenset(branch.generation.stop_token_ids)
+    if isinstance(request, ChatRequest) and renderer is not None and job.rendered is not None:
+        return renderer.parser(request, job.rendered, index=branch.index, end_token_ids=ends)
     return TokenPath(
         job.served.tokenizer,
         index=branch.index,
-        stops=job.request.stop,
-        end_token_ids=frozenset(branch.generation.stop_token_ids),
-        want_entries=job.request.logprobs is not None,
-        want_ids=job.request.return_token_ids,
+        stops=request.stop,
+        end_token_ids=ends,
+        want_entries=request.logprobs is not None,
+        want_ids=request.return_token_ids,
         offset=offset,
     )
 

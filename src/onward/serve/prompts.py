@@ -1,6 +1,7 @@
 """From what a caller sent to prompt IDs that fit the model, or a refusal that says why not."""
 
 import asyncio
+from collections.abc import Collection
 
 from onward.core.failure import Failure, FailureKind, invalid
 from onward.core.request import (
@@ -91,26 +92,35 @@ def output_limit(served: ServedModel, request: OutputOptions, prompt_tokens: int
     context = served.model.context_length
     wanted = request.max_tokens
     room = context - prompt_tokens
-    if wanted == 0 and room >= 0:
-        return 0
-    if room < 1:
+    if room < 0 or (room == 0 and wanted != 0):
         raise Failure(
             FailureKind.CONTEXT_LENGTH_EXCEEDED,
-            f"The prompt has {prompt_tokens} tokens and the context of this model is {context} tokens, which "
-            "leaves no room for output. Send a shorter prompt.",
+            f"The prompt has {prompt_tokens} tokens and the context of this model is {context} tokens"
+            f"{', which leaves no room for output' if room == 0 else ''}. Send a shorter prompt.",
             param=param,
         )
-    if wanted is None:
-        return room
-    if wanted > room and not request.clip_to_context:
+    if wanted is not None and wanted > room and not request.clip_to_context:
         raise Failure(
             FailureKind.CONTEXT_LENGTH_EXCEEDED,
             f"The prompt has {prompt_tokens} tokens and {wanted} more are asked for, "
             f"{prompt_tokens + wanted} in all; the context of this model is {context} tokens. "
             f"Ask for at most {room} or send a shorter prompt.",
-            param=param,
+            param="max_tokens",
         )
-    return min(wanted, room)
+    limits = [limit for limit in (wanted, room) if limit is not None]
+    if wanted is None and request.unset_max_tokens is not None:
+        limits.append(request.unset_max_tokens)
+    limit = min(limits)
+    if request.min_tokens > limit:
+        unset = (
+            " because 'max_tokens' is not set" if limit == request.unset_max_tokens and wanted is None else ""
+        )
+        raise invalid(
+            "min_tokens",
+            f"'min_tokens' is {request.min_tokens}, but at most {limit} tokens are generated{unset}. "
+            "Lower it or raise 'max_tokens'.",
+        )
+    return limit
 
 
 def check_tokens_named(served: ServedModel, request: OutputOptions) -> None:
@@ -124,16 +134,16 @@ def check_tokens_named(served: ServedModel, request: OutputOptions) -> None:
             )
 
 
-def stop_ids(served: ServedModel, request: OutputOptions, more: list[int]) -> list[int]:
-    """The token IDs that end generation: the model's own, the caller's, and the renderer's.
+def stop_ids(served: ServedModel, request: OutputOptions, own: Collection[int]) -> list[int]:
+    """The token IDs that end generation: the model's `own`, and the caller's.
 
     A stop string that spells exactly one control token stops at its ID too: control tokens are
     no text that could be matched.
     """
     tokenizer = served.tokenizer
-    ids = set(request.stop_token_ids) | set(more)
+    ids = set(request.stop_token_ids)
     if not request.ignore_eos:
-        ids |= tokenizer.end_token_ids
+        ids |= set(own)
     for stop in request.stop:
         control = tokenizer.control_id(stop)
         if control is not None:

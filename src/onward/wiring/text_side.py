@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+from onward.rendering.families import registry
+from onward.rendering.families.native import NativeRenderer
 from onward.rendering.renderer import Renderer
 from onward.rendering.template import ChatTemplateError, TemplateRenderer
 from onward.rendering.tokenizer import Tokenizer, from_gguf
@@ -37,10 +39,23 @@ def read_text_side(model: settings.Model, path: Path) -> TextSide:
         raise ServeError(f"{path} cannot be served: {error}") from None
     length = context_length(model, metadata)
     template: str | None = metadata.get("tokenizer.chat_template") or None
-    renderer = None
-    if template is not None:
-        try:
-            renderer = TemplateRenderer(template, tokenizer, longest_prompt=length)
-        except ChatTemplateError as error:
-            logger.warning("%s is served without chat: %s", model.id, error)
-    return TextSide(tokenizer, renderer, template, length)
+    return TextSide(tokenizer, _renderer(model, tokenizer, template, length), template, length)
+
+
+def _renderer(
+    model: settings.Model, tokenizer: Tokenizer, template: str | None, length: int
+) -> Renderer | None:
+    """The family that the config, the repo ID or the chat template say; else the template itself."""
+    try:
+        choice = registry.choose(tokenizer, name=model.renderer, repo=model.repo or None, template=template)
+    except registry.UnknownFamilyError as error:
+        raise ServeError(f"{model.id}: renderer: {error}") from None
+    if choice.family is not None:
+        return NativeRenderer(choice.family, tokenizer, reason=choice.reason, longest_prompt=length)
+    if template is None:
+        return None
+    try:
+        return TemplateRenderer(template, tokenizer, longest_prompt=length, reason=choice.reason)
+    except ChatTemplateError as error:
+        logger.warning("%s is served without chat: %s", model.id, error)
+        return None
