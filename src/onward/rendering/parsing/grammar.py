@@ -92,6 +92,8 @@ class Grammar(msgspec.Struct, frozen=True, kw_only=True):
     codec: Codec = no_calls
     plain: frozenset[str] = frozenset()
     """Control tokens that are text to this grammar, such as a part of a longer mark."""
+    foreign: frozenset[str] = frozenset()
+    """Tokens that no reply may hold although the tokenizer takes them for text (``<｜User｜>``)."""
 
 
 def content_only() -> Grammar:

@@ -78,7 +78,7 @@ class Table:
             for state in grammar.states.values()
             for mark in (*state.edges, *state.keeps)
             if mark is not END
-        }
+        } | grammar.foreign
         ids = {} if tokenizer is None else {mark: tokenizer.control_id(mark) for mark in known}
         self.marks: Final = {token: mark for mark, token in ids.items() if token is not None}
         """The grammar's marks that are tokens of their own."""
