@@ -66,8 +66,21 @@ async def resolve(catalog: Catalog, checkpoints: Checkpoints, reference: ModelRe
     return Resolved(model, found.adapter)
 
 
-def unknown_checkpoint(path: str) -> Failure:
-    """The failure of a checkpoint that is not there, or not there yet."""
+def is_made_from(model: Model, base: str) -> bool:
+    """Whether a checkpoint that names its base model so is one of `model`.
+
+    Trainers write a repository's name, or the path of a folder that is called like it.
+    """
+    names = [name for name in (model.repo, model.id, *model.aliases) if name]
+    wanted = base.casefold().replace("\\", "/").rstrip("/")
+    if wanted.startswith(("/", ".", "~")) or wanted.count("/") > 1:
+        return wanted.rpartition("/")[2] in {name.casefold().rpartition("/")[2] for name in names}
+    return wanted in {name.casefold() for name in names}
+
+
+def unknown_checkpoint(path: str, why: str = "") -> Failure:
+    """The failure of a checkpoint that is not there, or not there yet: `why` says what is missing."""
+    detail = f": {why}" if why else ""
     return Failure(
-        FailureKind.UNKNOWN_MODEL, f"There is no checkpoint '{excerpt(path)}' here.", param="model"
+        FailureKind.UNKNOWN_MODEL, f"There is no checkpoint '{excerpt(path)}' here{detail}.", param="model"
     )

@@ -26,6 +26,7 @@ from onward.http.tokens import Tokens
 from onward.routing import catalog
 from onward.serve.model import ServedModel
 from onward.wiring import config as settings
+from onward.wiring.checkpoints import CheckpointedModel, FolderCheckpoints
 from onward.wiring.plan import Plan
 from onward.wiring.text_side import TextSide, read_text_side
 
@@ -45,6 +46,7 @@ def build(
     served: dict[str, ServedModel] = {}
     templates: dict[str, str | None] = {}
     deployments: dict[str, str] = {}
+    checkpointed: list[CheckpointedModel] = []
     created = int(time.time())
     for model in plan.config.models:
         primary = model.deployments[0].name
@@ -53,7 +55,11 @@ def build(
         served[model.id] = ServedModel(entry, side.tokenizer, side.renderer, engines[primary])
         templates[model.id] = side.chat_template
         deployments[primary] = model.id
-    models = Models(catalog.Catalog([one.model for one in served.values()]), served, deployments)
+        if model.checkpoints:
+            root, file = Path(model.checkpoints), Path(plan.model_files[primary])
+            checkpointed.append(CheckpointedModel(entry, root, file))
+    known = catalog.Catalog([one.model for one in served.values()])
+    models = Models(known, served, deployments, FolderCheckpoints(checkpointed) if checkpointed else None)
     return assemble(plan.config, models, templates, writer, limits)
 
 

@@ -137,6 +137,8 @@ class Deployment(msgspec.Struct, kw_only=True):
     """For `llama`: 0 is one less than there are cores, at least 1."""
     queue: Annotated[int, Meta(ge=0, le=100_000)] = 64
     """For `llama`: requests that may wait before further ones are refused with 503."""
+    adapters: Annotated[int, Meta(ge=1, le=10_000)] = 8
+    """For `llama`: checkpoints kept in memory. One more replaces the least recently used."""
     urls: list[Text] = []
     """For `vllm` and `sglang`: the addresses of its replicas."""
     provider: Name | None = None
@@ -171,7 +173,8 @@ class Model(msgspec.Struct, kw_only=True):
     agreement: bool = False
     """Whether a tenant must have accepted its terms."""
     checkpoints: Text = ""
-    """Folder of fine-tuned checkpoints."""
+    """Folder of LoRA adapters in PEFT form: `RUN/sampler_weights/NAME` in it is served as
+    `tinker://RUN/sampler_weights/NAME` once it is saved. A relative path starts at the config's folder."""
     deployments: list[Deployment] = []
     """In the order in which they are tried; at least one."""
 

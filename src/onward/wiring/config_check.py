@@ -37,6 +37,8 @@ def settle_paths(config: "Config", folder: Path) -> None:
             source = deployment.source
             if source and not source.startswith(("hf:", "pypi:")):
                 deployment.source = str(folder / Path(source).expanduser())
+        if model.checkpoints:
+            model.checkpoints = str(folder / Path(model.checkpoints).expanduser())
 
 
 def faults_of(config: "Config") -> list[str]:
@@ -137,9 +139,11 @@ def _model(model: "Model", path: str) -> Iterator[str]:
         yield f"{path}.capabilities: is empty, so that nothing could be asked of it"
     if model.renderer != "auto":
         yield f"{path}.renderer: {model.renderer} {NOT_YET}"
-    for name in ("content_filter", "agreement", "checkpoints"):
+    for name in ("content_filter", "agreement"):
         if getattr(model, name):
             yield f"{path}.{name}: {NOT_YET}"
+    if model.checkpoints and not Path(model.checkpoints).is_dir():
+        yield f"{path}.checkpoints: there is no folder {model.checkpoints}; make it, or name another"
     if model.default_max_tokens is not None and model.default_max_tokens > model.context_length:
         yield f"{path}.default_max_tokens: is more than context_length ({model.context_length})"
     if not model.deployments:

@@ -26,6 +26,7 @@ class Engines:
                 slots=deployment.slots,
                 threads=deployment.threads,
                 queue=deployment.queue,
+                adapters=deployment.adapters,
                 context_length=context_length(model, read_metadata(path)),
             )
             # Numbered, as a Unix socket's path has little room and a name may be long.

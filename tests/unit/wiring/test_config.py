@@ -159,7 +159,7 @@ def test_every_fault_is_found_at_once(faults):
         (MODEL.replace('id = "m"', 'id = "m"\nagreement = true'), "models[0].agreement: is not available"),
         (
             MODEL.replace('id = "m"', 'id = "m"\ncheckpoints = "x/"'),
-            "models[0].checkpoints: is not available",
+            "models[0].checkpoints: there is no folder ",
         ),
         (
             MODEL.replace('id = "m"', 'id = "m"\ncontent_filter = { block_input = ["x"] }'),

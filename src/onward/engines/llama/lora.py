@@ -145,8 +145,8 @@ def _place(checkpoint: SavedCheckpoint, base: Base, pair: Pair) -> tuple[str, st
         theirs = f"take {pair.a.shape[1]} values to {pair.b.shape[0]}"
         raise unusable(
             checkpoint,
-            f"its weights for '{excerpt(pair.module)}' {theirs}, those of the base model {inputs} to {outputs}. "
-            "Was it made from another model?",
+            f"its weights for '{excerpt(pair.module)}' {theirs}, those of the base model {inputs} to "
+            f"{outputs}. Was it made from another model?",
         )
     return name + ".weight", place
 
