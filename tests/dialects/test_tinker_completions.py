@@ -156,7 +156,7 @@ async def test_usage_is_on_the_last_chunk_if_asked_for(tinker, options, asked):
     if asked:
         assert events[-1]["choices"] == []
         usage = dict(events[-1]["usage"])
-        assert usage.pop("prompt_tokens_details")["cached_tokens"] < usage["prompt_tokens"]
+        assert usage.pop("prompt_tokens_details")["cached_tokens"] <= usage["prompt_tokens"]
         assert usage == {"prompt_tokens": 5, "completion_tokens": 4, "total_tokens": 9}
     else:
         assert events[-1]["choices"][0]["finish_reason"] == "length"
