@@ -2,12 +2,13 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import tokenizers
+from jinja2 import Template
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -154,9 +155,24 @@ def native(family: str, tokenizer: Tokenizer) -> NativeRenderer:
     return NativeRenderer(registry.BY_NAME[family], tokenizer, clock=Clock())
 
 
-def official_text(template: str, request: ChatRequest, **values: Any) -> str:
-    """The official template as the `transformers` library renders it."""
+def official_text(
+    template: str, request: ChatRequest, *, arguments: Callable[[str], Any] = json.loads, **values: Any
+) -> str:
+    """The official template as the `transformers` library renders it.
 
+    `arguments`: what it is given of a call's; `str` for templates that take the text.
+    """
+
+    return _compiled(template).render(
+        messages=[message_values(message, arguments) for message in request.messages],
+        tools=request.tools or None,
+        add_generation_prompt=request.add_generation_prompt,
+        **values,
+    )
+
+
+@cache
+def _compiled(template: str) -> Template:
     def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
         return json.dumps(
             value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
@@ -174,15 +190,10 @@ def official_text(template: str, request: ChatRequest, **values: Any) -> str:
     )
     environment.globals["raise_exception"] = refuse
     source = re.sub(r"\{%-? *(end)?generation *-?%\}", "", template)
-    return environment.from_string(source).render(
-        messages=[message_values(message) for message in request.messages],
-        tools=request.tools or None,
-        add_generation_prompt=request.add_generation_prompt,
-        **values,
-    )
+    return environment.from_string(source)
 
 
-def message_values(message: Message) -> dict[str, Any]:
+def message_values(message: Message, arguments: Callable[[str], Any] = json.loads) -> dict[str, Any]:
     """A message as callers of `transformers` give it: arguments are objects."""
     content = message.content
     if isinstance(content, list):
@@ -195,7 +206,7 @@ def message_values(message: Message) -> dict[str, Any]:
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": json.loads(call.arguments)},
+                "function": {"name": call.name, "arguments": arguments(call.arguments)},
             }
             for call in message.tool_calls
         ]
