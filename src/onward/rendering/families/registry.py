@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from onward.rendering.families import deepseek_v31, qwen3, smollm
+from onward.rendering.families import deepseek_v31, qwen3, qwen35, smollm
 from onward.rendering.families.family import Family
 from onward.rendering.tokenizer import Tokenizer
 
@@ -14,6 +14,7 @@ ALL: Final[tuple[Family, ...]] = (
     *qwen3.FAMILIES,
     *smollm.FAMILIES,
     *deepseek_v31.FAMILIES,
+    *qwen35.FAMILIES,
 )
 """In the order in which repo IDs and templates are tried."""
 

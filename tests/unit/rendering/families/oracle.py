@@ -162,7 +162,6 @@ def official_text(
 
     `arguments`: what it is given of a call's; `str` for templates that take the text.
     """
-
     return _compiled(template).render(
         messages=[message_values(message, arguments) for message in request.messages],
         tools=request.tools or None,
