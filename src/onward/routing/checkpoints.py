@@ -73,7 +73,7 @@ def is_made_from(model: Model, base: str) -> bool:
     """
     names = [name for name in (model.repo, model.id, *model.aliases) if name]
     wanted = base.casefold().replace("\\", "/").rstrip("/")
-    if wanted.startswith(("/", ".", "~")) or wanted.count("/") > 1:
+    if wanted.startswith(("/", ".", "~")) or wanted.count("/") != 1:
         return wanted.rpartition("/")[2] in {name.casefold().rpartition("/")[2] for name in names}
     return wanted in {name.casefold() for name in names}
 

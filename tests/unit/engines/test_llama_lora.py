@@ -12,8 +12,9 @@ from onward.engines.llama.binding import Context, Library, Model
 from onward.engines.llama.lora import Base, base_of, convert, reorder
 from onward.rendering.gguf import read_metadata
 from onward.sources.safetensors import read_tensors
+from tests.checkpoints import safetensors
 
-from .tiny_model import HEAD_SIZE, HEADS, VOCABULARY, TinyModel, safetensors, shapes
+from .tiny_model import HEAD_SIZE, HEADS, VOCABULARY, TinyModel, shapes
 
 PROMPT = [3, 71, 15, 0, 79, 8, 22, 22, 41, 5]
 ARCHITECTURES = list(HEAD_SIZE)

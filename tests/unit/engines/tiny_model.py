@@ -4,7 +4,6 @@ The numpy side knows nothing of llama.cpp's layouts: it has the weights, and the
 original implementations of these models do.
 """
 
-import json
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -194,18 +193,3 @@ def _gguf(facts: list[tuple[str, int, str | int | float]], tensors: dict[str, np
         body += value.astype("<f4").tobytes()
         body += bytes(-len(body) % 32)
     return head + bytes(-len(head) % 32) + body
-
-
-def safetensors(tensors: dict[str, tuple[str, tuple[int, ...], bytes]]) -> bytes:
-    """A weights file: by name the dtype, shape and bytes."""
-    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
-    body = b""
-    for name, (dtype, shape, data) in tensors.items():
-        header[name] = {
-            "dtype": dtype,
-            "shape": list(shape),
-            "data_offsets": [len(body), len(body) + len(data)],
-        }
-        body += data
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + body
