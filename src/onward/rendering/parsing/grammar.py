@@ -65,6 +65,8 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
     """The call that is held is complete: the codec reads it. If it cannot, that is an error."""
     lenient: bool = False
     """With `close`: what the codec cannot read is content, and no error (bare JSON)."""
+    whole: bool = False
+    """For `END`, with `close`: only at the model's own end. A call that is cut off there is text."""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):

@@ -110,7 +110,7 @@ class Machine:
             self._body_text(self._pending)
             self._pending = ""
             edge = state.edges.get(END)
-            if edge is None or not edge.close or not self._closed():
+            if edge is None or not edge.close or edge.whole or not self._closed():
                 self.content.extend(self._held)
             self._held.clear()
             return
