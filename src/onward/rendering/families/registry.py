@@ -6,15 +6,17 @@ from typing import Final
 
 import msgspec
 
-from onward.rendering.families import deepseek_v31, qwen3, qwen35, smollm
+from onward.rendering.families import deepseek_v31, gpt_oss, kimi, qwen3, qwen35, smollm
 from onward.rendering.families.family import Family
 from onward.rendering.tokenizer import Tokenizer
 
 ALL: Final[tuple[Family, ...]] = (
     *qwen3.FAMILIES,
-    *smollm.FAMILIES,
-    *deepseek_v31.FAMILIES,
     *qwen35.FAMILIES,
+    *smollm.FAMILIES,
+    *gpt_oss.FAMILIES,
+    *deepseek_v31.FAMILIES,
+    *kimi.FAMILIES,
 )
 """In the order in which repo IDs and templates are tried."""
 
