@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from onward.rendering.families import deepseek_v31, gpt_oss, kimi, qwen3, qwen35, smollm
+from onward.rendering.families import deepseek_v31, gpt_oss, kimi, qwen3, qwen35, qwen3_coder, smollm
 from onward.rendering.families.family import Family
 from onward.rendering.tokenizer import Tokenizer
 
@@ -17,6 +17,7 @@ ALL: Final[tuple[Family, ...]] = (
     *gpt_oss.FAMILIES,
     *deepseek_v31.FAMILIES,
     *kimi.FAMILIES,
+    *qwen3_coder.FAMILIES,
 )
 """In the order in which repo IDs and templates are tried."""
 
