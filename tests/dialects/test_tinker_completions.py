@@ -222,7 +222,7 @@ async def test_a_completion_has_the_documented_shape(tinker):
     assert answer["id"].startswith("cmpl-")
     assert isinstance(answer["created"], int)
     cached = answer["usage"]["prompt_tokens_details"]["cached_tokens"]
-    assert 0 <= cached < 5
+    assert 0 <= cached <= 5
     assert answer == {
         "id": answer["id"],
         "object": "text_completion",
