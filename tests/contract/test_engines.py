@@ -32,7 +32,7 @@ async def test_a_stop_token_ends_it_and_is_the_last_token(engine, index):
 async def test_the_first_chunk_says_how_much_of_the_prompt_was_cached(engine):
     first, *rest = await collect(engine, request())
     assert first.cached_tokens is not None
-    assert 0 <= first.cached_tokens < len(FRANCE)
+    assert 0 <= first.cached_tokens <= len(FRANCE)
     assert all(chunk.cached_tokens is None for chunk in rest)
 
 

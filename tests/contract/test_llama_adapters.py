@@ -35,7 +35,7 @@ async def test_an_adapter_changes_its_own_requests_alone(make_embedded, adapter_
         names = [None, "one", None, "one"]
         together = await asyncio.gather(*(collect(engine, wanted(name)) for name in names))
         assert [tokens(chunks) for chunks in together] == [bare, adapted, bare, adapted]
-        assert [chunks[0].cached_tokens for chunks in together] == [CHUNK] * 4
+        assert [chunks[0].cached_tokens for chunks in together] == [CHUNK + 6] * 4
 
 
 async def test_a_reloaded_adapter_starts_without_cached_keys(make_embedded, adapter_file, tmp_path):

@@ -3,7 +3,8 @@
 A decode step takes one token for every running request in one call. A prefill step takes one chunk
 of one prompt in a call of its own. They take turns, so that a long prompt slows the others down
 but never stalls them. Nothing here can change what a request gets: rows of a call do not influence
-each other (`rows_exact`), chunks are cut at fixed positions, and only whole chunks are reused.
+each other (`rows_exact`), chunks are cut at fixed positions, and only whole chunks are reused, or all
+of an equal prompt.
 """
 
 import time
@@ -18,6 +19,9 @@ from onward.engines.llama.frames import Progress
 from onward.engines.llama.sampling import Sampler, Softmax
 from onward.engines.llama.settings import ADAPTERS
 from onward.engines.llama.slots import CHUNK, Run, Slot, best_match
+
+WORTH_A_COPY = 32
+"""Tokens: copying a sequence copies its whole memory, which costs about as much as computing these."""
 
 DECODE_SHARE = 0.2
 """While prompts wait, running requests get this part of the time of the prompts' chunks."""
@@ -117,7 +121,7 @@ class Scheduler:
         self._adapters.add(name, path, self._adapters_in_use())
         for slot in self._slots:
             if slot.owner[0] == name:
-                slot.prefix = []
+                slot.keep(0)
 
     def _adapters_in_use(self) -> set[str]:
         running = (slot.run.request.adapter for slot in self._slots if slot.run is not None)
@@ -204,7 +208,7 @@ class Scheduler:
         slot.run = run
         run.position = run.cached = length
         slot.owner = run.owner
-        slot.prefix = slot.prefix[:length]
+        slot.keep(length)
         self._touch(slot)
         self._context.truncate(slot.index, length)
 
@@ -238,6 +242,8 @@ class Scheduler:
         """Whether `other` has yet to compute keys that `run` can then copy."""
         if not self._reuses(run) or other.owner != run.owner:
             return False
+        if other.request.prompt == run.request.prompt and self._reuses(other):
+            return len(run.request.prompt) - run.position >= WORTH_A_COPY
         return max(run.position, other.position) < run.shares(other.request.prompt)
 
     def _reuses(self, run: Run) -> bool:
@@ -248,11 +254,12 @@ class Scheduler:
         if not self._reuses(run):
             return
         source, length = best_match((other for other in self._slots if other is not slot), run)
-        if source is None or length <= run.position:
+        if source is None or length - run.position < WORTH_A_COPY:
             return
         self._context.copy(source.index, slot.index)
         self._context.truncate(slot.index, length)
-        slot.prefix = source.prefix[:length]
+        slot.prefix, slot.prompt, slot.logits = source.prefix, source.prompt, source.logits
+        slot.keep(length)
         run.cached += length - run.position
         run.position = length
         self._touch(source)
@@ -260,6 +267,9 @@ class Scheduler:
     def _prefill(self, slot: Slot, run: Run) -> None:
         prompt = run.request.prompt
         self._take_prefix(slot, run)
+        if run.position == len(prompt) and slot.logits is not None:
+            self._begin(run, slot.logits)
+            return
         start = run.position
         end = min(len(prompt), start // CHUNK * CHUNK + CHUNK)
         outputs = "all" if run.scored is not None else "last" if end == len(prompt) else "none"
@@ -273,7 +283,10 @@ class Scheduler:
             if run.scored is not None:
                 self._score(run, run.scored, start, end)
             if end == len(prompt):
-                self._begin(run, self._context.logits(end - start - 1))
+                logits = self._context.logits(end - start - 1)
+                if self._reuses(run):
+                    slot.prompt, slot.logits = prompt, logits.copy()
+                self._begin(run, logits)
         except DecodeError as error:
             self._broken([(slot, run)], error)
 
@@ -352,7 +365,7 @@ class Scheduler:
     def _broken(self, busy: list[Work], error: DecodeError) -> None:
         """The library refused: what these sequences hold is unknown, so it is dropped."""
         for slot, run in busy:
-            slot.prefix = []
+            slot.keep(0)
             if run.key in self._runs:
                 self._release(run)
                 self._fail(run.key, Failure(FailureKind.ENGINE_FAILED, str(error)))

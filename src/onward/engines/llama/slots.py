@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from onward.core.generate import GenerateRequest, ScoredToken
+from onward.engines.llama.binding import Logits
 from onward.engines.llama.sampling import Sampler
 
 CHUNK = 64
@@ -71,9 +72,28 @@ class Slot:
     owner: Owner = (None, None)
     prefix: list[int] = field(default_factory=list)
     """Tokens of the whole chunks that its keys begin with: never decoded ones, never a part chunk."""
+    prompt: list[int] | None = None
+    """The whole prompt that its keys begin with, part chunk included, while `logits` are known."""
+    logits: Logits | None = None
+    """What the last token of `prompt` predicts."""
     run: Run | None = None
     used: int = 0
     """The tick of its last use; the least recent is overwritten first."""
+
+    def holds(self, run: Run) -> int:
+        """How much of a run's prompt is here to reuse: all of an equal prompt, else whole chunks."""
+        if self.owner != run.owner:
+            return 0
+        prompt = run.request.prompt
+        if self.prompt == prompt:
+            return len(prompt)
+        return run.shares(self.prefix)
+
+    def keep(self, length: int) -> None:
+        """Know of no more than the first `length` tokens."""
+        self.prefix = self.prefix[:length]
+        if self.prompt is not None and len(self.prompt) > length:
+            self.prompt = self.logits = None
 
 
 def best_match(slots: Iterable[Slot], run: Run) -> tuple[Slot | None, int]:
@@ -81,7 +101,7 @@ def best_match(slots: Iterable[Slot], run: Run) -> tuple[Slot | None, int]:
     best: Slot | None = None
     length = 0
     for slot in slots:
-        matched = run.shares(slot.prefix) if slot.owner == run.owner else 0
+        matched = slot.holds(run)
         if matched > length:
             best, length = slot, matched
     return best, length
