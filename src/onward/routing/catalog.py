@@ -30,6 +30,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """base, instruct, hybrid or reasoning."""
     capabilities: frozenset[str] = frozenset({"completions", "chat"})
     """Of completions, chat, tools, images."""
+    renderer: str | None = None
+    """The family of its chat format, or ``template``; None: it has none."""
+    renderer_reason: str | None = None
+    """Why this one, in words."""
     context_length: int
     default_max_tokens: int | None = None
     """Where the dialect lets the model decide."""

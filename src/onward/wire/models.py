@@ -31,6 +31,8 @@ def _fields(model: Model) -> dict[str, Any]:
         "aliases": list(model.aliases),
         "kind": model.kind,
         "capabilities": sorted(model.capabilities),
+        "renderer": model.renderer,
+        "renderer_reason": model.renderer_reason,
         "price": None
         if price is None
         else {

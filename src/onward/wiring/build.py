@@ -106,13 +106,22 @@ def keys_of(config: settings.Config) -> Keys:
 
 def catalog_model(model: settings.Model, side: TextSide, created: int) -> catalog.Model:
     """What callers see of a model of the config."""
-    lacking = {"chat"} if side.renderer is None else set[str]()
+    renderer = side.renderer
+    capabilities = frozenset(model.capabilities)
+    if renderer is None:
+        capabilities -= {"chat", "tools"}
+    elif not renderer.tools:
+        capabilities -= {"tools"}
+    elif "chat" in capabilities:
+        capabilities |= {"tools"}
     return catalog.Model(
         id=model.id,
         aliases=tuple(model.aliases),
         repo=model.repo or None,
         kind=model.kind,
-        capabilities=frozenset(model.capabilities) - lacking,
+        capabilities=capabilities,
+        renderer=None if renderer is None else renderer.name,
+        renderer_reason=None if renderer is None else renderer.reason,
         context_length=side.context_length,
         default_max_tokens=model.default_max_tokens,
         price=_price(model.price),

@@ -163,7 +163,8 @@ class Model(msgspec.Struct, kw_only=True):
     capabilities: list[Capability] = msgspec.field(default_factory=lambda: ["completions", "chat"])
     """What callers may ask of it."""
     renderer: Name = "auto"
-    """How messages become a prompt; `auto`: the model's own template."""
+    """The family of its chat format, such as `qwen3`, or a public repo ID of one; `auto`: chosen by
+    `repo`, else by the model's chat template; `template`: that template itself."""
     context_length: Annotated[int, Meta(ge=16, le=100_000_000)] = 8192
     """Tokens of prompt and output together."""
     price: Price | None = None

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from onward.core.money import parse_amount
 from onward.dialects import DIALECTS
+from onward.rendering.families import registry
 from onward.sources import SourceError, check_source
 from onward.wiring.config_read import closest
 
@@ -131,14 +132,17 @@ def _model(model: "Model", path: str) -> Iterator[str]:
         for name in ("input", "cached_input", "output"):
             yield from _amount(getattr(model.price, name), f"{path}.price.{name}")
     for n, capability in enumerate(model.capabilities):
-        if capability in {"tools", "images"}:
+        if capability == "images":
             yield f"{path}.capabilities[{n}]: {capability} {NOT_YET}"
         elif capability in model.capabilities[:n]:
             yield f"{path}.capabilities[{n}]: {capability} stands there twice"
     if not model.capabilities:
         yield f"{path}.capabilities: is empty, so that nothing could be asked of it"
-    if model.renderer != "auto":
-        yield f"{path}.renderer: {model.renderer} {NOT_YET}"
+    if model.renderer not in {"auto", "template"}:
+        try:
+            registry.named(model.renderer)
+        except registry.UnknownFamilyError as error:
+            yield f"{path}.renderer: {error}; or auto, or template"
     for name in ("content_filter", "agreement"):
         if getattr(model, name):
             yield f"{path}.{name}: {NOT_YET}"

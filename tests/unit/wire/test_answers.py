@@ -25,6 +25,8 @@ def test_a_model_says_its_context_capabilities_and_price() -> None:
         "aliases": ["small"],
         "kind": "instruct",
         "capabilities": ["chat", "completions"],
+        "renderer": None,
+        "renderer_reason": None,
         "price": {"input": "0.10", "cached_input": "0.02", "output": "0.40"},
     }
     free = Model(id="x", context_length=1)

@@ -153,8 +153,8 @@ def test_every_fault_is_found_at_once(faults):
         ),
         (MODEL.replace('id = "m"', 'id = "m"\nrepo = "x"'), "models[0].repo: must be ORG/NAME"),
         (
-            MODEL.replace('id = "m"', 'id = "m"\nrenderer = "qwen3"'),
-            "models[0].renderer: qwen3 is not available",
+            MODEL.replace('id = "m"', 'id = "m"\nrenderer = "qwen33"'),
+            "models[0].renderer: 'qwen33' is no family and no repo ID of one; families are ",
         ),
         (MODEL.replace('id = "m"', 'id = "m"\nagreement = true'), "models[0].agreement: is not available"),
         (
@@ -166,8 +166,8 @@ def test_every_fault_is_found_at_once(faults):
             "models[0].content_filter: is not available",
         ),
         (
-            MODEL.replace('id = "m"', 'id = "m"\ncapabilities = ["chat", "tools"]'),
-            "models[0].capabilities[1]: tools is not available",
+            MODEL.replace('id = "m"', 'id = "m"\ncapabilities = ["chat", "images"]'),
+            "models[0].capabilities[1]: images is not available",
         ),
         (MODEL.replace('id = "m"', 'id = "m"\ncapabilities = []'), "models[0].capabilities: is empty"),
         (
