@@ -5,7 +5,7 @@ from typing import Final
 
 from onward.rendering.codecs.call import Body, Call, Codec, CodecError, Mark, Tools, name_of, object_text
 
-_KIMI_ID: Final = re.compile(r"(?:functions\.)?(\S+):\d+")
+_KIMI_ID: Final = re.compile(r"(?!functions\.:)(?:functions\.)?(\S+):\d+")
 
 
 def named_json(separator: str) -> Codec:

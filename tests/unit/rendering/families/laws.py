@@ -1,9 +1,10 @@
 """The laws that every family obeys; each family's tests call `check_family`."""
 
 import random
+from collections.abc import Mapping
 
 from onward.core.delta import ChoiceDelta, FinishReason, fold, settled
-from onward.core.request import ChatRequest
+from onward.core.request import ChatRequest, Message
 from onward.rendering.families.native import NativeRenderer
 from tests.unit.rendering.families import oracle
 
@@ -18,20 +19,30 @@ HISTORIES = {
 """Each ends with a reply as a model could have written it."""
 
 
-def check_family(renderer: NativeRenderer, *, skip: tuple[str, ...] = (), random_ids: int = 3_000) -> None:
+def check_family(
+    renderer: NativeRenderer,
+    *,
+    skip: tuple[str, ...] = (),
+    random_ids: int = 3_000,
+    histories: Mapping[str, list[Message]] = HISTORIES,
+) -> None:
     """Render then parse is the identity; any cut gives the same; random tokens lose nothing.
 
     `skip`: histories whose last reply the official template does not write whole (give the reason
-    where it is passed).
+    where it is passed). `histories`: others instead.
     """
-    check_identity(renderer, skip)
+    check_identity(renderer, skip, histories)
     check_random_ids(renderer, random_ids)
 
 
-def check_identity(renderer: NativeRenderer, skip: tuple[str, ...] = ()) -> None:
+def check_identity(
+    renderer: NativeRenderer,
+    skip: tuple[str, ...] = (),
+    histories: Mapping[str, list[Message]] = HISTORIES,
+) -> None:
     """What the family writes for a reply in the history, it reads as that reply."""
     family = renderer.family
-    for title, messages in HISTORIES.items():
+    for title, messages in histories.items():
         said = messages[-1]
         if title in skip or (said.tool_calls and not family.tools):
             continue

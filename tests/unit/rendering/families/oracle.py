@@ -211,6 +211,8 @@ def message_values(message: Message, arguments: Callable[[str], Any] = json.load
         ]
     if message.tool_call_id is not None:
         values |= {"tool_call_id": message.tool_call_id, "name": message.name}
+    elif message.name is not None:
+        values["name"] = message.name
     return values
 
 
