@@ -100,6 +100,22 @@ async def test_what_would_break_the_library_is_refused(embedded, fields, kind, p
     assert (caught.value.kind, caught.value.param) == (kind, param)
 
 
+async def test_a_stuck_engine_is_ended_and_the_next_ones_work(make_embedded, eventually):
+    """A process that gives no sign of life is as good as dead, though it does not end by itself."""
+    async with make_embedded() as engine:
+        client = LlamaEngine(engine.socket_path, start_wait=30, stall_after=5)
+        job = asyncio.create_task(collect(client, request(max_tokens=LONG)))
+        await eventually(lambda: client.status().running == 1)
+        stuck = engine.process.pid
+        os.kill(stuck, signal.SIGSTOP)
+        with pytest.raises(Failure) as caught:
+            await job
+        assert caught.value.kind is FailureKind.ENGINE_FAILED
+        assert len(ids(await collect(client, request()))) == 8
+        assert engine.process.pid != stuck
+        await client.close()
+
+
 async def test_a_kill_ends_running_requests_and_the_next_ones_work(make_embedded, eventually):
     async with make_embedded() as engine:
         client = engine.client

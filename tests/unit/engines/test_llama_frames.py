@@ -10,7 +10,7 @@ from onward.core.generate import EngineFinish, GenerateRequest, Sampling, Scored
 from onward.engines.llama import frames
 
 FROM_ENGINE = [
-    frames.Hello(49152, 8192, 4),
+    frames.Hello(49152, 8192, 4, 77),
     frames.Load(1, 2, 3),
     frames.Step(
         [
@@ -54,7 +54,7 @@ def test_a_request_arrives_whole():
     [
         b"\xff\xff\xff\xff",
         b"\x01\x00\x00\x00\xc1",
-        frames.encode(frames.Hello(1, 2, 3)),
+        frames.encode(frames.Hello(1, 2, 3, 4)),
         b"GET / HTTP/1.1\r\n\r\n",
     ],
     ids=["size", "bytes", "type", "http"],

@@ -5,6 +5,9 @@ Neither numpy nor the library is imported here, so a worker stays small.
 
 import asyncio
 import contextlib
+import os
+import signal
+import time
 from collections import deque
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -16,6 +19,9 @@ from onward.engines.protocol import EngineState, EngineStatus
 
 START_WAIT = 5.0
 """Seconds that a request waits for an engine that is (again) starting."""
+STALL_AFTER = 120.0
+"""Seconds without a sign of life from a busy engine, after which it is ended. A step of a large model
+on a slow machine takes some of them."""
 _RETRY_STARTING = 2
 _FIRST_DELAY = 0.05
 _LAST_DELAY = 1.0
@@ -27,9 +33,14 @@ class LlamaEngine:
     Connects by itself, at the first look at it, and again whenever the connection was lost.
     """
 
-    def __init__(self, socket_path: str, *, start_wait: float = START_WAIT) -> None:
+    def __init__(
+        self, socket_path: str, *, start_wait: float = START_WAIT, stall_after: float = STALL_AFTER
+    ) -> None:
         self._path = socket_path
         self._start_wait = start_wait
+        self._stall_after = stall_after
+        self._alive_at = 0.0
+        self._stall_check: asyncio.TimerHandle | None = None
         self._state = EngineState.STARTING
         self._detail = "not connected yet"
         self._hello: frames.Hello | None = None
@@ -97,6 +108,8 @@ class LlamaEngine:
 
     async def close(self) -> None:
         self._closed = True
+        if self._stall_check is not None:
+            self._stall_check.cancel()
         if self._keeper is not None:
             self._keeper.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -104,9 +117,28 @@ class LlamaEngine:
         self._drop("the engine was closed")
 
     def _open_inbox(self) -> "tuple[int, _Inbox]":
+        if not self._inboxes:
+            self._alive_at = time.monotonic()
         self._next_id += 1
         inbox = self._inboxes[self._next_id] = _Inbox()
+        if self._stall_check is None:
+            self._watch_for_stalls()
         return self._next_id, inbox
+
+    def _watch_for_stalls(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._stall_check = loop.call_later(self._stall_after / 4, self._check_for_stall)
+
+    def _check_for_stall(self) -> None:
+        """End an engine that is stuck: its supervisor starts another. Idle engines are not looked at."""
+        self._stall_check = None
+        if not self._inboxes or self._closed:
+            return
+        if time.monotonic() - self._alive_at > self._stall_after and self._link is not None and self._hello:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._hello.pid, signal.SIGKILL)
+            self._link.close()
+        self._watch_for_stalls()
 
     # The connection
 
@@ -151,7 +183,7 @@ class LlamaEngine:
             if self._link is not None:
                 self._losses += 1
                 delay = 0.0
-                self._drop("the engine's process ended while it worked on this request")
+                self._drop("The engine's process ended while it worked on this request. Send it again.")
 
     def _drop(self, reason: str) -> None:
         self._link = None
@@ -166,6 +198,7 @@ class LlamaEngine:
         self._changed.clear()
 
     def _on_message(self, link: "_Link", message: frames.FromEngine) -> None:
+        self._alive_at = time.monotonic()
         match message:
             case frames.Step():
                 for progress in message.progress:

@@ -43,6 +43,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=True):
     vocabulary: int
     context_length: int
     slots: int
+    pid: int
+    """Of the engine's process."""
 
 
 class Down(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -6,6 +6,7 @@ compute it sleeps on its sockets.
 """
 
 import contextlib
+import os
 import selectors
 import socket
 import time
@@ -18,6 +19,8 @@ from onward.engines.llama.settings import ADAPTERS
 
 LOAD_EVERY = 0.25
 """Seconds between two reports of the load."""
+ALIVE_EVERY = 2.0
+"""Seconds after which a busy engine reports its load though it did not change: a sign of life."""
 MAX_UNSENT = 64 * 1024 * 1024
 """Bytes. A client that lets more than this pile up is cut off."""
 _RECEIVE = 256 * 1024
@@ -61,7 +64,7 @@ class Server:
             emit=self._on_progress,
             fail=self._on_failure,
         )
-        self._hello = frames.Hello(context.model.vocabulary, length, slots)
+        self._hello = frames.Hello(context.model.vocabulary, length, slots, os.getpid())
         self._selector = selectors.DefaultSelector()
         self._listener = listener
         self._listener.setblocking(False)
@@ -190,7 +193,7 @@ class Server:
         if now - self._load_at < LOAD_EVERY and not scheduler.idle:
             return
         load = frames.Load(scheduler.running, scheduler.waiting, scheduler.cached_prefixes)
-        if load != self._load:
+        if load != self._load or (now - self._load_at >= ALIVE_EVERY and not scheduler.idle):
             self._load, self._load_at = load, now
             for connection in self._connections.values():
                 connection.queue(load)
