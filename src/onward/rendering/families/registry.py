@@ -6,7 +6,17 @@ from typing import Final
 
 import msgspec
 
-from onward.rendering.families import deepseek_v31, gpt_oss, kimi, llama3, qwen3, qwen35, qwen3_coder, smollm
+from onward.rendering.families import (
+    deepseek_v31,
+    glm,
+    gpt_oss,
+    kimi,
+    llama3,
+    qwen3,
+    qwen35,
+    qwen3_coder,
+    smollm,
+)
 from onward.rendering.families.family import Family
 from onward.rendering.tokenizer import Tokenizer
 
@@ -19,6 +29,7 @@ ALL: Final[tuple[Family, ...]] = (
     *kimi.FAMILIES,
     *qwen3_coder.FAMILIES,
     *llama3.FAMILIES,
+    *glm.FAMILIES,
 )
 """In the order in which repo IDs and templates are tried."""
 
