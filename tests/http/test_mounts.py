@@ -6,7 +6,7 @@ import pytest
 
 from onward.core.checkpoint import Adapter
 from onward.routing.checkpoints import Checkpoint, unknown_checkpoint
-from tests.http.harness import JSON, MODEL, edge
+from tests.http.harness import JSON, MODEL, SECRET, edge
 
 BOTH = {"openai": "/v1", "tinker": "/tinker/api/v1"}
 TURNED = {"tinker": "/tinker/api/v1", "openai": "/v1"}
@@ -89,3 +89,20 @@ async def test_a_checkpoint_reaches_the_engine_by_its_adapter(both):
     assert both.engine.requests[-1].adapter is None
     unknown = await post(both, "/tinker/api/v1/completions", prompt="hello", model=f"{MODEL};{CHECKPOINT}x")
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "model_not_found")
+
+
+async def test_a_key_is_asked_for_in_each_dialects_own_way(text_side, tmp_path):
+    """`openai` takes the key in either header, `tinker` in its own one."""
+    async with edge(text_side, tmp_path, dialects=BOTH, keys=True) as running:
+        for path, header, status in (
+            ("/v1", {}, 401),
+            ("/v1", {"x-api-key": SECRET}, 200),
+            ("/tinker/api/v1", {}, 401),
+            ("/tinker/api/v1", {"x-api-key": SECRET}, 401),
+            ("/tinker/api/v1", {"authorization": f"Bearer {SECRET}"}, 200),
+        ):
+            answer = await running.client.get(f"{path}/models", headers=header)
+            assert answer.status_code == status
+            if status == 401:
+                error = answer.json()["error"]
+                assert (error["code"], error["type"]) == ("invalid_api_key", "authentication_error")

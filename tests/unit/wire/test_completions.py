@@ -6,6 +6,7 @@ import pytest
 
 from onward.core.delta import FinishReason
 from onward.core.failure import Failure, FailureKind
+from onward.core.request import CompletionRequest, TokensPart
 from onward.core.usage import Usage
 from onward.dialects.openai import OPENAI
 from onward.wire.completions import CompletionEncoder
@@ -130,3 +131,16 @@ def test_a_failure_in_a_stream_is_an_event_without_choices() -> None:
     assert found == [
         {"error": {"message": "gone", "type": "service_unavailable", "param": None, "code": "engine_failed"}}
     ]
+
+
+@pytest.mark.covers("TC-10")
+def test_the_ids_of_a_prompt_in_parts_are_not_told() -> None:
+    asked = CompletionRequest(
+        model="m", prompts=[], prompt_chunks=[TokensPart([1, 2])], return_token_ids=True, stream=True
+    )
+    made = CompletionEncoder(OPENAI, asked, id="1", created=1)
+    first = delta(text="a", token_ids=[7], prompt_token_ids=[1, 2])
+    (choice,) = choices(made.events(first, USAGE))
+    assert choice["token_ids"] == [7]
+    assert "prompt_token_ids" not in choice
+    assert "prompt_token_ids" not in json.loads(made.body([first], USAGE))["choices"][0]
