@@ -270,7 +270,7 @@ def test_a_wrong_field_is_refused_by_name(read: Any, body: dict[str, Any], param
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity", "1e999"])
 def test_numbers_that_are_not_finite_are_refused(constant: str) -> None:
     with pytest.raises(Failure):
-        decode_body(b'{"temperature": %b}' % constant.encode(), "application/json")
+        decode_body(b'{"temperature": %b}' % constant.encode())
     status, error = refusal(completion, {"temperature": float("nan")})
     assert (status, error["param"]) == (400, "temperature")
 

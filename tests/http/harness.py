@@ -135,7 +135,7 @@ async def edge(
     catalog = Models(Catalog([model]), served, {"local": model.id}, checkpoints)
     built = assemble(config, catalog, {model.id: None}, writer, limits)
     listening = socket.create_server(("127.0.0.1", 0))
-    http = Server(built.app, built.limits, built.app.refusal)
+    http = Server(built.app, built.limits, built.app.refuse)
     await http.start([listening])
     port = listening.getsockname()[1]
     try:

@@ -1,16 +1,19 @@
 """The ASGI application: finds the endpoint, checks the key, shows failures, keeps the record."""
 
+import asyncio
 import logging
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from onward.admission.keys import Key, Keys
 from onward.core.failure import Failure, FailureKind, excerpt
 from onward.core.ids import IdFactory
-from onward.dialects.schema import Auth
-from onward.http.exchange import Disconnected, Exchange, Headers
+from onward.dialects.schema import Auth, HeaderValue
+from onward.http.exchange import Disconnected, Exchange, Headers, dialect_headers, shutting_down
 from onward.http.log import RequestLog
 from onward.http.metrics import Metrics
+from onward.http.record import Record
 from onward.http.routes import Route, Routes
 from onward.wire.errors import encode_failure
 
@@ -21,13 +24,22 @@ class App:
     """Bare ASGI. Every answer carries `x-request-id`; every failure has its mount's shape."""
 
     def __init__(
-        self, *, routes: Routes, keys: Keys, metrics: Metrics, log: RequestLog, ids: IdFactory
+        self,
+        *,
+        routes: Routes,
+        keys: Keys,
+        metrics: Metrics,
+        log: RequestLog,
+        ids: IdFactory,
+        header_values: Mapping[HeaderValue, bytes],
     ) -> None:
+        """`header_values`: what headers of dialects hold that is the same for all requests."""
         self._routes = routes
         self._keys = keys
         self._metrics = metrics
         self._log = log
         self._ids = ids
+        self._header_values = header_values
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -39,6 +51,7 @@ class App:
             dialect=self._routes.dialect(scope["path"]),
             request_id=self._ids(),
             started=time.monotonic(),
+            header_values=self._header_values,
         )
         self._metrics.began()
         route = None
@@ -50,16 +63,27 @@ class App:
             if route is None or not route.quiet or exchange.record.status == 500:
                 self._log.write(exchange.record, time.monotonic())
 
-    def refusal(self, failure: Failure, path: str | None, status: int | None) -> tuple[int, Headers, bytes]:
-        """The answer to a request that the protocol refuses before it is one."""
-        request_id = self._ids()
-        encoded = encode_failure(self._routes.dialect(path or "/"), failure)
-        logger.info("request_id=%s refused: %s", request_id, failure.message)
-        return (
-            status or encoded.status,
-            [*encoded.headers, (b"x-request-id", request_id.encode())],
-            encoded.body,
+    def refuse(
+        self, failure: Failure, *, method: str | None, path: str | None, status: int | None, waited: float
+    ) -> tuple[int, Headers, bytes]:
+        """Log and count a request that the protocol refuses before it is one: `refusal.Refuse`."""
+        now = time.monotonic()
+        dialect = self._routes.dialect(path or "/")
+        encoded = encode_failure(dialect, failure)
+        record = Record(
+            request_id=self._ids(),
+            label=None,
+            method=method or "-",
+            path=path or "-",
+            started=now - waited,
+            status=status or encoded.status,
+            failure=failure.kind,
         )
+        self._metrics.began()
+        self._metrics.ended(record)
+        self._log.write(record, now)
+        values = {**self._header_values, HeaderValue.REQUEST_ID: record.request_id.encode()}
+        return record.status, [*encoded.headers, *dialect_headers(dialect, values, failed=True)], encoded.body
 
     def _find(self, exchange: Exchange) -> tuple[Route | None, list[str]]:
         found = self._routes.find(exchange.path)
@@ -71,7 +95,9 @@ class App:
     async def _not_found(self, exchange: Exchange, allow: list[str]) -> None:
         path = excerpt(exchange.path)
         if not allow:
-            await exchange.fail(Failure(FailureKind.UNKNOWN_ROUTE, f"There is nothing at {path}."))
+            meant = self._routes.closest(exchange.path)
+            hint = f" Did you mean {meant}?" if meant else ""
+            await exchange.fail(Failure(FailureKind.UNKNOWN_ROUTE, f"There is nothing at {path}.{hint}"))
             return
         allowed = ", ".join(allow)
         failure = Failure(
@@ -90,10 +116,16 @@ class App:
             exchange.record.disconnected = True
         except Failure as failure:
             await exchange.fail(failure)
+        except asyncio.CancelledError:
+            failure = shutting_down()
+            exchange.record.failure = failure.kind
+            if not exchange.answering:
+                await exchange.fail(failure)
         except Exception:
             logger.exception("request_id=%s failed", exchange.request_id)
+            exchange.record.failure = FailureKind.INTERNAL
             if exchange.answering:
-                raise  # the server cuts the answer: an end would make it look whole
+                return  # the answer is cut: an end would make it look whole
             message = f"Something is wrong on our side. The log knows more under request {exchange.shown_id}."
             await exchange.fail(Failure(FailureKind.INTERNAL, message))
 

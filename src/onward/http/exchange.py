@@ -1,16 +1,20 @@
 """One request and its answer, over plain ASGI."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from onward.admission.keys import Key
 from onward.core.failure import Failure, FailureKind
-from onward.dialects.schema import Dialect
+from onward.dialects.schema import Dialect, HeaderValue
+from onward.http.cycle import REFUSED
 from onward.http.limits import Limits
 from onward.http.record import Record
 from onward.wire.errors import encode_failure
 
 _PLAIN_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+_PLAIN_KEY = re.compile(rb"[!-~](?:[ -~]{0,253}[!-~])?")
+_NOTHING: Mapping[HeaderValue, bytes] = {}
 Headers = list[tuple[bytes, bytes]]
 JSON = (b"content-type", b"application/json")
 
@@ -46,7 +50,15 @@ class Exchange:
     """
 
     def __init__(
-        self, scope: Any, receive: Any, send: Any, *, dialect: Dialect, request_id: str, started: float
+        self,
+        scope: Any,
+        receive: Any,
+        send: Any,
+        *,
+        dialect: Dialect,
+        request_id: str,
+        started: float,
+        header_values: Mapping[HeaderValue, bytes] = _NOTHING,
     ) -> None:
         self.scope = scope
         self.receive = receive
@@ -62,6 +74,14 @@ class Exchange:
         self.record = Record(
             request_id=request_id, label=label, method=self.method, path=self.path, started=started
         )
+        self.header_values: dict[HeaderValue, bytes] = {
+            **header_values,
+            HeaderValue.REQUEST_ID: self.shown_id.encode(),
+        }
+        """What the dialect's own headers can hold."""
+        idempotency = self.headers.get(b"idempotency-key", b"")
+        if _PLAIN_KEY.fullmatch(idempotency):
+            self.header_values[HeaderValue.IDEMPOTENCY_KEY] = idempotency
         self.key: Key | None = None
         self.tail = ""
         """What the route's last part stands for: a model's ID."""
@@ -71,23 +91,34 @@ class Exchange:
         """Whether the last of the answer was sent."""
         self._unread = self.method not in ("GET", "HEAD")
 
+    def header(self, name: bytes) -> str | None:
+        """The value of a header field, None where it was not sent."""
+        value = self.headers.get(name)
+        return None if value is None else value.decode("latin-1")
+
     async def read_body(self, limits: Limits, held: HeldBodies) -> bytes:
-        """The whole body. Raises BODY_TOO_LARGE, ENGINE_FULL, `Disconnected`."""
+        """The whole body. Raises BODY_TOO_LARGE, ENGINE_FULL, REQUEST_TIMEOUT, INVALID_REQUEST where it
+        is broken off by what is no HTTP, and `Disconnected`.
+        """
         limit = limits.body_bytes
         if int(self.headers.get(b"content-length", b"0") or b"0") > limit:
             raise _too_large(limit)
-        message = await self.receive()
-        if message["type"] == "http.disconnect":
-            raise Disconnected
+        message = await self._receive()
         body: bytes = message["body"]
         if message["more_body"]:
             body = await self._read_more(body, limit, held)
         if len(body) > limit:
             raise _too_large(limit)
-        self.answered = False
-        """Whether the last of the answer was sent."""
         self._unread = False
         return body
+
+    async def _receive(self) -> Any:
+        message = await self.receive()
+        if message["type"] == "http.disconnect":
+            raise Disconnected
+        if message["type"] == REFUSED:
+            raise message["failure"]
+        return message
 
     async def _read_more(self, first: bytes, limit: int, held: HeldBodies) -> bytes:
         pieces = [first]
@@ -98,9 +129,7 @@ class Exchange:
             while more:
                 held.add(size - counted)
                 counted = size
-                message = await self.receive()
-                if message["type"] == "http.disconnect":
-                    raise Disconnected
+                message = await self._receive()
                 pieces.append(message["body"])
                 size += len(message["body"])
                 if size > limit:
@@ -126,7 +155,7 @@ class Exchange:
         self.record.status = status
         if self._unread:
             headers.append((b"connection", b"close"))
-        headers.append((b"x-request-id", self.shown_id.encode()))
+        headers += dialect_headers(self.dialect, self.header_values, failed=status >= 400)
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def fail(self, failure: Failure, headers: Headers | None = None) -> None:
@@ -134,6 +163,22 @@ class Exchange:
         self.record.failure = failure.kind
         encoded = encode_failure(self.dialect, failure)
         await self.respond(encoded.status, encoded.body, [*encoded.headers, *(headers or [])])
+
+
+def dialect_headers(dialect: Dialect, values: Mapping[HeaderValue, bytes], *, failed: bool) -> Headers:
+    """`x-request-id`, and the headers that a dialect adds, as far as there is something to say in them."""
+    headers = [(b"x-request-id", values[HeaderValue.REQUEST_ID])]
+    for header in dialect.headers:
+        name = header.name.lower().encode()
+        value = values.get(header.value)
+        if value is not None and name != b"x-request-id" and (header.on_failures or not failed):
+            headers.append((name, value))
+    return headers
+
+
+def shutting_down() -> Failure:
+    """The failure of what still runs when the server ends at once."""
+    return Failure(FailureKind.ENGINE_FAILED, "The server is shutting down. Send the request again.")
 
 
 def _too_large(limit: int) -> Failure:

@@ -13,14 +13,15 @@ from onward.core.clock import Clock
 from onward.core.delta import ChoiceDelta, fold, settled
 from onward.core.failure import Failure, FailureKind
 from onward.core.request import OutputOptions
+from onward.dialects.schema import HeaderValue
 from onward.http.event_stream import EventStream
-from onward.http.exchange import Exchange, HeldBodies
+from onward.http.exchange import Exchange, HeldBodies, shutting_down
 from onward.http.limits import Limits
 from onward.http.served import Models
 from onward.http.watch import Watch
 from onward.serve.job import Job, prepare_chat, prepare_completion
 from onward.serve.pipeline import run
-from onward.wire.body import decode_body
+from onward.wire.body import check_body_headers, decode_body
 from onward.wire.chat import ChatEncoder
 from onward.wire.completions import CompletionEncoder
 from onward.wire.requests import chat_request, completion_request
@@ -47,14 +48,17 @@ CHAT = Surface(chat_request, prepare_chat, ChatEncoder)
 async def read_request(
     exchange: Exchange, limits: Limits, held: HeldBodies, read: Callable[[Any, dict[str, Any]], Any]
 ) -> Any:
-    """The request in a body, by one of `wire.requests`. Raises `Failure`, `Disconnected`."""
+    """The request in a body, by one of `wire.requests`. Raises `Failure`, `Disconnected`.
+
+    What its header says is looked at first: a caller that waits to be asked for its body
+    (`Expect: 100-continue`) is not asked in vain.
+    """
+    check_body_headers(exchange.header(b"content-type"), exchange.header(b"content-encoding"))
     raw = await exchange.read_body(limits, held)
-    given = exchange.headers.get(b"content-type")
-    kind = given.decode("latin-1") if given is not None else None
     dialect = exchange.dialect
     if len(raw) < _LARGE_BODY:
-        return read(dialect, decode_body(raw, kind))
-    return await asyncio.to_thread(lambda: read(dialect, decode_body(raw, kind)))
+        return read(dialect, decode_body(raw))
+    return await asyncio.to_thread(lambda: read(dialect, decode_body(raw)))
 
 
 class Generation:
@@ -78,6 +82,7 @@ class Generation:
         record.stream, record.user = request.stream, request.user
         served = await self._models.find(exchange.dialect, request.model, exchange.key)
         record.model = served.model.id
+        exchange.header_values[HeaderValue.PROVIDER_CLASS] = b"primary"
         with Watch(exchange, self._limits.request_s) as watch:
             try:
                 job = await surface.prepare(served, request, exchange.request_id)
@@ -95,8 +100,11 @@ class Generation:
             except asyncio.CancelledError:
                 if watch.gone:
                     record.disconnected = True
-                elif not exchange.answering:
-                    raise self._cut_off(watch) from None
+                    return
+                failure = self._cut_off(watch)
+                record.failure = failure.kind
+                if not exchange.answering:
+                    raise failure from None
 
     async def _whole(self, exchange: Exchange, job: Job, encoder: Any) -> None:
         deltas: list[ChoiceDelta] = []
@@ -148,7 +156,7 @@ class Generation:
 
     def _cut_off(self, watch: Watch) -> Failure:
         if not watch.expired:
-            return Failure(FailureKind.ENGINE_FAILED, "The server is shutting down. Send the request again.")
+            return shutting_down()
         return Failure(
             FailureKind.DEADLINE_EXCEEDED,
             f"The answer was not complete after {self._limits.request_s:g} s. Ask for fewer tokens.",

@@ -16,11 +16,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """From the first byte of a request (of a new connection: from its opening) to the end of its header."""
     body_idle_s: float = 30.0
     """Longest silence within a body."""
-    body_s: float = 300.0
-    """The whole of a body."""
+    body_s: float = 30.0
+    """The whole of a body; longer as far as it brings `body_bytes_per_s` after all."""
+    body_bytes_per_s: int = 8192
     keep_alive_s: float = 75.0
     """How long an open connection may wait for its next request."""
-    write_stall_s: float = 60.0
+    write_stall_s: float = 30.0
     """How long a caller may read nothing while we have something to write."""
     linger_s: float = 2.0
     """How long what is still being sent is thrown away after an early answer, so that it arrives."""

@@ -91,7 +91,7 @@ class RequestLog:
 
 def _fields(record: Record, at: float, ended: float) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "at": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at * 1000) % 1000:03d}Z",
+        "at": _stamp(at),
         "request_id": record.request_id,
         "client_request_id": record.label,
         "method": record.method,
@@ -116,6 +116,11 @@ def _fields(record: Record, at: float, ended: float) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
+def _stamp(at: float) -> str:
+    """A Unix time as every line begins with it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at * 1000) % 1000:03d}Z"
+
+
 def _json_line(record: Record, at: float, ended: float) -> bytes:
     return _encode(_fields(record, at, ended))
 
@@ -132,6 +137,13 @@ def _milliseconds(start: float, end: float | None) -> float | None:
     return None if end is None else round((end - start) * 1000, 2)
 
 
+class _TextFormatter(logging.Formatter):
+    """Messages with the time as the lines of requests write it."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
+        return _stamp(record.created)
+
+
 class MessageHandler(logging.Handler):
     """Messages of `logging` through the same writer, as JSON or as text."""
 
@@ -139,14 +151,18 @@ class MessageHandler(logging.Handler):
         super().__init__(logging.INFO)
         self._writer = writer
         self._text = text
-        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        self.setFormatter(_TextFormatter("%(asctime)s %(levelname)s %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             if self._text:
                 self._writer.write(self.format(record).encode("utf-8", "backslashreplace"))
                 return
-            fields = {"at": record.created, "level": record.levelname.lower(), "message": record.getMessage()}
+            fields = {
+                "at": _stamp(record.created),
+                "level": record.levelname.lower(),
+                "message": record.getMessage(),
+            }
             if record.exc_info:
                 fields["traceback"] = logging.Formatter().formatException(record.exc_info)
             self._writer.write(_encode(fields))

@@ -8,19 +8,30 @@ for each request. What is refused here is answered in the shape of the API's err
 
 import asyncio
 import enum
-from collections.abc import Callable
+import socket
 from typing import Any
+from urllib.parse import unquote
 
 import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from onward.core.failure import Failure, FailureKind
+from onward.http.cycle import Cycle, GatheringTransport
+from onward.http.header import (
+    check_header,
+    find_unknown_method,
+    framing,
+    target,
+    unknown_method,
+    waits_for_100,
+)
 from onward.http.limits import Limits
+from onward.http.refusal import Refuse, Refused, malformed, refusal_bytes, too_slow
 
-Refusal = tuple[int, list[tuple[bytes, bytes]], bytes]
-"""Status, headers and body of an answer that the application never sees."""
+_PROBE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_PROBED_S = 0.02
 
 
 class Phase(enum.Enum):
@@ -34,68 +45,25 @@ class Phase(enum.Enum):
     """The end: all that still comes in is thrown away."""
 
 
-class Refused(Exception):  # noqa: N818 - raised inside a parser callback and caught around the parser
-    """The request being read goes over a bound."""
-
-    def __init__(self, failure: Failure, status: int | None = None) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
-        self.status = status
-
-
-class _Transport:
-    """The transport as a request sees it.
-
-    What is written in one step of the loop, such as a header and its body, goes out in one system
-    call; closing lets an early answer arrive.
-    """
-
-    __slots__ = ("_loop", "_pending", "_transport", "close", "get_extra_info", "is_closing")
-
-    def __init__(
-        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, close: Callable[[], None]
-    ) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._pending: list[bytes] = []
-        self.is_closing = transport.is_closing
-        self.get_extra_info = transport.get_extra_info
-        self.close = close
-
-    def write(self, data: bytes) -> None:
-        if not self._pending:
-            self._loop.call_soon(self.flush)
-        self._pending.append(data)
-
-    def flush(self) -> None:
-        """Hand on what was written so far."""
-        if self._pending:
-            data = b"".join(self._pending)
-            self._pending.clear()
-            if not self._transport.is_closing():
-                self._transport.write(data)
-
-
 class HttpProtocol(HttpToolsProtocol):
-    """One connection. `refusal` gives the answer to a failure for a path (None: not known yet)."""
+    """One connection."""
 
-    def __init__(
-        self,
-        config: Config,
-        state: ServerState,
-        limits: Limits,
-        refusal: Callable[[Failure, str | None, int | None], Refusal],
-    ) -> None:
+    app: Any
+
+    def __init__(self, config: Config, state: ServerState, limits: Limits, refuse: Refuse) -> None:
         super().__init__(config, state, {}, asyncio.get_running_loop())
-        self.access_log = False
         self._limits = limits
-        self.url = b""
-        self._refusal = refusal
+        self._method = self.url = b""
+        self._refused_as = refuse
         self._phase = Phase.IDLE
         self._since = self._last_data = self.loop.time()
         self._answered = False
-        self._running: RequestResponseCycle | None = None
+        self._running: Cycle | None = None
         self._stopped = False
+        self._half_closed = False
+        self._continuing = False
+        self._checked = self._since
+        self._body_bytes = 0
         self._header_bytes = 0
         self._unparsed = 0
         self._moved = False
@@ -109,7 +77,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
         self.raw = transport
-        self._gathering = _Transport(transport, self.loop, self.finish)
+        self._gathering = GatheringTransport(transport, self.loop, self.finish)
         self.transport = self._gathering  # pyright: ignore[reportAttributeAccessIssue]
         if len(self.connections) > 2 * self._limits.connections:
             transport.abort()
@@ -119,23 +87,51 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         running = self._running
         if running is not None and not running.response_complete:
-            running.disconnected = True
-            running.message_event.set()
+            running.abandon()
         self.pipeline.clear()
         super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The caller sends no more: it closed one half of the connection, or all of it.
+
+        Both look the same until something is written to it, which somebody who is gone refuses
+        (`_is_gone`). An answer does that by itself; before it, an interim one does (RFC 9110 15.2).
+        HTTP/1.0 has none, so there the end of the requests is the end of the caller.
+        """
+        running = self._running
+        if self._half_closed:
+            return True
+        if self._phase is not Phase.IDLE or running is None or running.response_complete:
+            return False
+        if not running.response_started:
+            if running.scope["http_version"] == "1.0":
+                return False
+            self._gathering.write(_PROBE)
+        self._half_closed = True
+        self.loop.call_later(_PROBED_S, self._abort_if_gone)
+        self._stop()
+        return True
+
+    def _abort_if_gone(self) -> None:
+        connected: socket.socket = self.raw.get_extra_info("socket")
+        if not self.raw.is_closing() and connected.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self.raw.abort()
 
     def finish(self) -> None:
         """Close, after what was written; the rest of an unfinished request is thrown away first."""
         if self.raw.is_closing() or self._phase is Phase.LINGER:
             return
         self._gathering.flush()
-        if (self._stopped or self._phase is not Phase.IDLE) and self.raw.can_write_eof():
+        if not self._half_closed and (self._stopped or self._phase is not Phase.IDLE):
             self._linger()
         else:
             self.raw.close()
 
     def _linger(self) -> None:
         # Closing with unread input resets the connection, and the answer may be lost with it.
+        if not self.raw.can_write_eof():
+            self.raw.close()
+            return
         self._phase = Phase.LINGER
         self._since = self.loop.time()
         self.raw.write_eof()
@@ -155,18 +151,40 @@ class HttpProtocol(HttpToolsProtocol):
         self._moved = False
         self._fresh = False
         try:
-            self.parser.feed_data(data)  # pyright: ignore[reportOptionalMemberAccess] - until the end
-        except httptools.HttpParserUpgrade:
-            # We speak nothing else: the request is answered as it is, and the connection ends.
-            self._stop()
+            self._parse(data)
         except httptools.HttpParserError as error:
-            cause = error.__context__
-            if isinstance(cause, Refused):
-                self._refuse(cause.failure, cause.status)
-            else:
-                self._refuse(Failure(FailureKind.INVALID_REQUEST, "This is not a well-formed HTTP request."))
+            refused = error.__context__
+            if not isinstance(refused, Refused):
+                refused = self._malformed(error, data)
+            self._refuse(refused.failure, refused.status)
         else:
             self._bound_unparsed(len(data))
+
+    def _parse(self, data: bytes) -> None:
+        while data:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                # The parser leaves HTTP behind such a header. We do not (RFC 9110 7.8).
+                data = data[upgrade.args[0] :]
+                self._continue_behind_header()
+            else:
+                return
+
+    def _continue_behind_header(self) -> None:
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._continuing = True
+        self.parser.feed_data(framing(self.headers))
+        self._continuing = False
+
+    def _malformed(self, error: httptools.HttpParserError, data: bytes) -> Refused:
+        if isinstance(error, httptools.HttpParserInvalidMethodError):
+            line = find_unknown_method(data)
+            if line is not None:
+                self._method, self.url = line
+                return unknown_method(self._method)
+        return malformed("This is not a well-formed HTTP request.")
 
     def _bound_unparsed(self, size: int) -> None:
         # The parser keeps half a header field, a trailer or a chunk's extensions; bound what it may hold.
@@ -185,7 +203,10 @@ class HttpProtocol(HttpToolsProtocol):
         )
 
     def on_message_begin(self) -> None:
+        if self._continuing:
+            return
         super().on_message_begin()
+        self._method = b""
         self._fresh = self._phase is Phase.IDLE and not self._moved  # it begins where this piece does
         self._phase = Phase.HEADER
         self._since = self._last_data
@@ -193,39 +214,73 @@ class HttpProtocol(HttpToolsProtocol):
         self._moved = True
 
     def on_url(self, url: bytes) -> None:
+        if self._continuing:
+            return
         self.url += url
         if len(self.url) > self._limits.url_bytes:
             message = f"The URL is too long: at most {self._limits.url_bytes} bytes are read."
             raise Refused(Failure(FailureKind.HEADERS_TOO_LARGE, message), 414)
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._continuing:
+            return
         self._header_bytes += len(name) + len(value) + 4
         if self._header_bytes > self._limits.header_bytes or len(self.headers) >= self._limits.header_count:
             raise Refused(self._headers_too_large())
         if self._phase is Phase.BODY:
             return  # a trailer: counted, not kept
-        name = name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
-            self.expect_100_continue = True
-        self.headers.append((name, value))
+        self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         self._moved = True
         self._fresh = False
+        if self._continuing:
+            return
+        parser = self.parser
+        version = parser.get_http_version()
+        self._method = parser.get_method()
+        check_header(self._method, version, self.headers)
         if len(self.pipeline) >= self._limits.pipelined:
             raise Refused(Failure(FailureKind.RATE_LIMITED, "Too many requests wait on this connection."))
-        super().on_headers_complete()
+        self.scope.update(
+            method=self._method.decode("ascii"),
+            http_version=version,
+            **target(self.url),  # pyright: ignore[reportCallIssue, reportArgumentType] - of those keys
+        )
+        waits = self._running is not None and not self._running.response_complete
+        self.cycle = Cycle(
+            scope=self.scope,
+            transport=self._gathering,  # pyright: ignore[reportArgumentType] - what it uses of one
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=version == "1.1" and waits_for_100(self.headers),
+            keep_alive=version == "1.1" and parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
         self._phase = Phase.BODY
         self._since = self._last_data
+        self._body_bytes = 0
+        if waits:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
+        else:
+            self._start_asgi_task(self.cycle, self.app)
 
     def on_chunk_header(self) -> None:
         self._moved = True
 
     def on_body(self, body: bytes) -> None:
         self._moved = True
+        self._body_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return  # only its header is: see _parse
         super().on_message_complete()
         self._phase = Phase.IDLE
         self._since = self._last_data
@@ -233,7 +288,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     # Answering
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self._running = cycle
         self._answered = True
         super()._start_asgi_task(cycle, app)
@@ -263,52 +318,48 @@ class HttpProtocol(HttpToolsProtocol):
             last.keep_alive = False
 
     def _refuse(self, failure: Failure, status: int | None = None) -> None:
-        if self.raw.is_closing() or self._phase is Phase.LINGER:
+        """Answer a request that is not whole with a failure, and close.
+
+        One whose body is read is answered by the application, which knows what it is; behind an
+        answer that still runs, a request that is none is not answered at all.
+        """
+        if self._stopped or self.raw.is_closing():
             return
-        self._stopped = True
         running = self._running
         if self._phase is Phase.BODY:
-            unread = self.cycle
-            if unread is running:
-                unread.disconnected = True
-                unread.message_event.set()
-                if unread.response_started:
-                    self._gathering.flush()
-                    self.raw.close()
-                    return
-                running = None
+            self._stopped = True
+            if running is not None and self.cycle is running and running.response_started:
+                running.abandon()
+                self._gathering.flush()
+                self.raw.close()
             else:
-                self.pipeline.popleft()
-        if running is not None and not running.response_complete:
-            # Its answer must not be cut by ours: end after it, without one.
+                self.cycle.refuse(failure)  # pyright: ignore[reportAttributeAccessIssue] - a Cycle
+        elif running is not None and not running.response_complete:
             self._phase = Phase.IDLE
             self._stop()
-            return
-        self.pipeline.clear()
-        self._gathering.flush()
-        path = self.url.split(b"?", 1)[0].decode("latin-1") or None
-        self._write_refusal(*self._refusal(failure, path, status))
-        if self.raw.can_write_eof():
-            self._linger()
         else:
-            self.raw.close()
-
-    def _write_refusal(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        lines = [STATUS_LINE[status]]
-        for name, value in (
-            *self.server_state.default_headers,
-            *headers,
-            (b"content-length", b"%d" % len(body)),
-            (b"connection", b"close"),
-        ):
-            lines += [name, b": ", value, b"\r\n"]
-        self.raw.write(b"".join([*lines, b"\r\n", body]))
+            self._stopped = True
+            self._gathering.flush()
+            path = unquote(self.url.split(b"?", 1)[0].decode("latin-1")) or None
+            method = self._method or (self.parser.get_method() if path else b"")
+            refusal = self._refused_as(
+                failure,
+                method=method.decode("latin-1") or None,
+                path=path,
+                status=status,
+                waited=self.loop.time() - self._since,
+            )
+            self.raw.write(refusal_bytes(refusal, self.server_state.default_headers))
+            self._linger()
 
     # Time
 
     def check(self, now: float) -> None:
         """Hold the bounds on time; called for every connection, about once a second."""
         limits = self._limits
+        since_checked, self._checked = now - self._checked, now
+        if self._half_closed:
+            self._abort_if_gone()
         if self._write_stalled(now):
             self.raw.abort()
         elif self.raw.is_closing():
@@ -318,22 +369,28 @@ class HttpProtocol(HttpToolsProtocol):
                 self.raw.close()
         elif self._phase is Phase.HEADER:
             if now - self._since > limits.header_s:
-                self._refuse(_too_slow(f"The header was not complete after {limits.header_s:g} s."))
+                self._refuse(too_slow(f"The header was not complete after {limits.header_s:g} s."))
         elif self._phase is Phase.BODY:
-            self._check_body(now)
+            self._check_body(now, since_checked)
         elif self._running is None or self._running.response_complete:
             bound = limits.keep_alive_s if self._answered else limits.header_s
             if now - self._since > bound:
                 self.raw.close()
 
-    def _check_body(self, now: float) -> None:
+    def _check_body(self, now: float, since_checked: float) -> None:
         limits = self._limits
-        if self.flow.read_paused:
-            self._last_data = now  # we are the slow side
+        if self.flow.read_paused:  # we are the slow side: its clocks stand still
+            self._last_data = now
+            self._since += since_checked
         elif now - self._last_data > limits.body_idle_s:
-            self._refuse(_too_slow(f"No more of the body came within {limits.body_idle_s:g} s."))
-        elif now - self._since > limits.body_s:
-            self._refuse(_too_slow(f"The body was not complete after {limits.body_s:g} s."))
+            self._refuse(too_slow(f"No more of the body came within {limits.body_idle_s:g} s."))
+        elif now - self._since > limits.body_s + self._body_bytes / limits.body_bytes_per_s:
+            self._refuse(
+                too_slow(
+                    f"The body came too slowly: {self._body_bytes} bytes in {now - self._since:.0f} s. "
+                    f"Send at least {limits.body_bytes_per_s} bytes per second."
+                )
+            )
 
     def _write_stalled(self, now: float) -> bool:
         # Nothing is added while writing is paused or the end was written: less means that it is read.
@@ -345,7 +402,3 @@ class HttpProtocol(HttpToolsProtocol):
         if self._stalled is None or waiting < self._stalled[1]:
             self._stalled = (now, waiting)
         return now - self._stalled[0] > self._limits.write_stall_s
-
-
-def _too_slow(message: str) -> Failure:
-    return Failure(FailureKind.REQUEST_TIMEOUT, message)

@@ -1,5 +1,6 @@
 """Which endpoint answers a path: a table of exact paths, and of prefixes whose rest is a model's ID."""
 
+import difflib
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from onward.dialects.schema import Dialect
 from onward.http.exchange import Exchange
 
+_LONGEST_MEANT = 200
 Endpoint = Callable[[Exchange], Awaitable[None]]
 
 
@@ -60,6 +62,22 @@ class Routes:
             if path.startswith(prefix) and len(path) > len(prefix):
                 return below, path[len(prefix) :]
         return None
+
+    def closest(self, path: str) -> str | None:
+        """A path that is answered and was probably meant by one that is not: `/v1` forgotten or said
+        twice, a slash too many, a typing error.
+        """
+        path = f"/{path[:_LONGEST_MEANT].strip('/')}"
+        if path == "/":
+            return None
+        for mount, _ in self._mounts:
+            if self.find(mount + path):
+                return mount + path
+        paths = [known for known in self._exact if known != "/"]
+        ends = [known for known in paths if path.endswith(known)]
+        return (
+            max(ends, key=len) if ends else next(iter(difflib.get_close_matches(path, paths, 1, 0.85)), None)
+        )
 
     def dialect(self, path: str) -> Dialect:
         """Whose errors are shown for a path; outside of every mount the first dialect's."""

@@ -4,16 +4,16 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from email.utils import formatdate
 from typing import Any
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from onward.core.failure import Failure
 from onward.http.limits import Limits
-from onward.http.protocol import HttpProtocol, Refusal
+from onward.http.protocol import HttpProtocol
+from onward.http.refusal import Refuse
 
 _FORCED_S = 2.0
 """How long cancelled requests may take to say so before their connections are cut."""
@@ -22,12 +22,7 @@ _FORCED_S = 2.0
 class Server:
     """Serves one application; `start`, then `drain`."""
 
-    def __init__(
-        self,
-        app: Any,
-        limits: Limits,
-        refusal: Callable[[Failure, str | None, int | None], Refusal],
-    ) -> None:
+    def __init__(self, app: Any, limits: Limits, refuse: Refuse) -> None:
         self._config = Config(
             app,
             interface="asgi3",
@@ -40,12 +35,13 @@ class Server:
         self._config.load()
         self._state = ServerState()
         self._limits = limits
-        self._refusal = refusal
+        self._refuse = refuse
         self._listeners: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
         bounds = (
             limits.header_s,
             limits.body_idle_s,
+            limits.body_s,
             limits.keep_alive_s,
             limits.write_stall_s,
             limits.linger_s,
@@ -66,7 +62,7 @@ class Server:
             self._listeners.append(await loop.create_server(self._connection, sock=listening, backlog=2048))
 
     def _connection(self) -> HttpProtocol:
-        return HttpProtocol(self._config, self._state, self._limits, self._refusal)
+        return HttpProtocol(self._config, self._state, self._limits, self._refuse)
 
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
@@ -78,26 +74,28 @@ class Server:
             connection.check(now)  # pyright: ignore[reportAttributeAccessIssue] - ours, by _connection
         self._sweeper = loop.call_later(self._interval, self._sweep)
 
-    async def drain(self, grace_s: float) -> None:
-        """Accept no more, let running requests end within `grace_s` seconds, then cut the rest."""
+    async def drain(self, grace_s: float, hurry: asyncio.Event | None = None) -> None:
+        """Accept no more and let running requests end, for `grace_s` seconds or until `hurry`; then end them.
+
+        Those are told so; only a connection that does not end even then is cut.
+        """
         for listener in self._listeners:
             listener.close()
         for connection in list(self._state.connections):
             connection.shutdown()
         try:
-            await self._ended(grace_s)
-            if self._state.tasks:
-                for task in list(self._state.tasks):
-                    task.cancel()
-                await self._ended(_FORCED_S)
+            await self._ended(grace_s, hurry or asyncio.Event())
+            for task in list(self._state.tasks):
+                task.cancel()
+            await self._ended(_FORCED_S, asyncio.Event())
         finally:
             for connection in list(self._state.connections):
                 connection.raw.abort()  # pyright: ignore[reportAttributeAccessIssue] - ours
             if self._sweeper is not None:
                 self._sweeper.cancel()
 
-    async def _ended(self, within_s: float) -> None:
+    async def _ended(self, within_s: float, hurry: asyncio.Event) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                while self._state.connections or self._state.tasks:  # noqa: ASYNC110 - uvicorn's sets
-                    await asyncio.sleep(0.02)
+                while (self._state.connections or self._state.tasks) and not hurry.is_set():  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)  # uvicorn's sets have nothing to wait for

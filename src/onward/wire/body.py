@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from onward.core.failure import Failure, invalid
+from onward.core.failure import Failure, excerpt, invalid
 from onward.dialects.values import json_type
 
 DEEPEST: Final = 64
@@ -30,10 +30,19 @@ _LOW_SURROGATE: Final = re.compile(
 )
 
 
-def decode_body(raw: bytes, content_type: str | None) -> dict[str, Any]:
-    """The object that a request's body holds. Raises `Failure` (INVALID_REQUEST)."""
+def check_body_headers(content_type: str | None, content_encoding: str | None) -> None:
+    """Refuse a body by what its header says of it. Raises `Failure` (INVALID_REQUEST)."""
     if content_type != "application/json":
         _check_content_type(content_type)
+    if content_encoding is not None and content_encoding.strip().lower() not in ("", "identity"):
+        raise invalid(
+            None,
+            f"Content-Encoding '{excerpt(content_encoding, 40)}' is not taken: send the body uncompressed.",
+        )
+
+
+def decode_body(raw: bytes) -> dict[str, Any]:
+    """The object that a request's body holds. Raises `Failure` (INVALID_REQUEST)."""
     # no bracket opens deeper than there are brackets: most bodies need no closer look
     if raw.count(b"[") + raw.count(b"{") > DEEPEST:
         _check_shape(raw)
@@ -48,18 +57,18 @@ def decode_body(raw: bytes, content_type: str | None) -> dict[str, Any]:
 
 def _check_content_type(content_type: str | None) -> None:
     if not content_type:
-        raise _bad_content_type("is missing")
+        raise _bad_content_type("it is missing")
     kind, _, rest = content_type.partition(";")
     if kind.strip().lower() != "application/json":
-        raise _bad_content_type("is another one")
+        raise _bad_content_type(f"this one is '{excerpt(content_type, 60)}'")
     for parameter in rest.split(";"):
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in ("utf-8", "utf8"):
-            raise _bad_content_type("names another charset than UTF-8")
+            raise _bad_content_type(f"this one names the charset '{excerpt(value.strip(), 40)}'")
 
 
 def _bad_content_type(what: str) -> Failure:
-    return invalid(None, f"The header 'Content-Type: application/json' is required; it {what}.")
+    return invalid(None, f"The header 'Content-Type: application/json' is required; {what}.")
 
 
 def _check_shape(raw: bytes) -> None:

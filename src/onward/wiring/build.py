@@ -11,6 +11,7 @@ from onward.core.clock import SystemClock
 from onward.core.ids import RandomIds
 from onward.core.money import parse_amount
 from onward.dialects import DIALECTS
+from onward.dialects.schema import HeaderValue
 from onward.engines.protocol import Engine
 from onward.http.api import endpoints, mount
 from onward.http.app import App
@@ -88,7 +89,14 @@ def assemble(
     for path, dialect in mounts.items():
         mount(routes, path, dialect, answers)
     log = RequestLog(writer, text=server.log_format == "text")
-    app = App(routes=routes, keys=keys_of(config), metrics=metrics, log=log, ids=RandomIds())
+    app = App(
+        routes=routes,
+        keys=keys_of(config),
+        metrics=metrics,
+        log=log,
+        ids=RandomIds(),
+        header_values={HeaderValue.CONFIG_VERSION: config.version.encode()},
+    )
     return Built(app, limits, lifecycle)
 
 

@@ -17,7 +17,7 @@ class HttpSide:
     def __init__(self, plan: Plan, writer: LogWriter) -> None:
         self._engines = {name: LlamaEngine(path) for name, path in plan.sockets.items()}
         self.built = build(plan, self._engines, writer)
-        self._server = Server(self.built.app, self.built.limits, self.built.app.refusal)
+        self._server = Server(self.built.app, self.built.limits, self.built.app.refuse)
 
     async def start(self, sockets: Sequence[socket.socket]) -> None:
         """Accept connections. The engines may still be starting: requests say so then."""
@@ -33,13 +33,6 @@ class HttpSide:
     async def stop(self, grace_s: float, hurry: asyncio.Event) -> None:
         """Take no more requests and end the running ones: in `grace_s` seconds, or at once in a hurry."""
         self.built.lifecycle.draining = True
-        draining = asyncio.create_task(self._server.drain(grace_s))
-        hurried = asyncio.create_task(hurry.wait())
-        await asyncio.wait([draining, hurried], return_when=asyncio.FIRST_COMPLETED)
-        hurried.cancel()
-        if not draining.done():
-            draining.cancel()
-            await asyncio.wait([draining])
-            await self._server.drain(0)
+        await self._server.drain(grace_s, hurry)
         for engine in self._engines.values():
             await engine.close()

@@ -3,14 +3,21 @@
 import pytest
 
 from onward.core.failure import Failure, FailureKind
-from onward.wire.body import DEEPEST, MOST_CONTAINERS, decode_body
+from onward.wire.body import DEEPEST, MOST_CONTAINERS, check_body_headers, decode_body
 
 JSON = "application/json"
 
 
-def refusal(raw: bytes, content_type: str | None = JSON) -> str:
+def refusal(raw: bytes) -> str:
     with pytest.raises(Failure) as caught:
-        decode_body(raw, content_type)
+        decode_body(raw)
+    assert caught.value.kind is FailureKind.INVALID_REQUEST
+    return caught.value.message
+
+
+def header_refusal(content_type: str | None, content_encoding: str | None = None) -> str:
+    with pytest.raises(Failure) as caught:
+        check_body_headers(content_type, content_encoding)
     assert caught.value.kind is FailureKind.INVALID_REQUEST
     return caught.value.message
 
@@ -57,11 +64,11 @@ def test_what_is_no_json_object_is_refused(raw: bytes, says: str) -> None:
 
 
 def test_a_whole_surrogate_pair_is_a_character() -> None:
-    assert decode_body(rb'{"a":"\ud83d\ude00"}', JSON) == {"a": "😀"}
+    assert decode_body(rb'{"a":"\ud83d\ude00"}') == {"a": "😀"}
 
 
 def test_the_last_of_duplicate_keys_counts() -> None:
-    assert decode_body(b'{"a":1,"a":2}', JSON) == {"a": 2}
+    assert decode_body(b'{"a":1,"a":2}') == {"a": 2}
 
 
 @pytest.mark.parametrize("open_close", [(b"[", b"]"), (b'{"a":', b"}")])
@@ -72,7 +79,7 @@ def test_nesting_is_bounded(open_close: tuple[bytes, bytes]) -> None:
         # strings full of brackets do not count, nor do neighbours
         return b'{"s":"[[{{\\"","t":[[],[]],"a":' + opening * inside + b"1" + closing * inside + b"}"
 
-    assert decode_body(nested(DEEPEST), JSON)["t"] == [[], []]
+    assert decode_body(nested(DEEPEST))["t"] == [[], []]
     assert "too deep" in refusal(nested(DEEPEST + 1))
     assert "too deep" in refusal(nested(20_000))
     assert "too deep" in refusal(open_close[0] * 20_000)
@@ -80,7 +87,7 @@ def test_nesting_is_bounded(open_close: tuple[bytes, bytes]) -> None:
 
 def test_brackets_in_text_are_text() -> None:
     text = '[{"' * 200_000
-    assert decode_body(b'{"a":"' + text.replace('"', '\\"').encode() + b'"}', JSON) == {"a": text}
+    assert decode_body(b'{"a":"' + text.replace('"', '\\"').encode() + b'"}') == {"a": text}
 
 
 def test_a_body_of_nothing_but_brackets_is_refused() -> None:
@@ -92,14 +99,35 @@ def test_a_body_of_nothing_but_brackets_is_refused() -> None:
     [JSON, "application/json; charset=utf-8", 'Application/JSON;charset="UTF-8"', "application/json ;x=y"],
 )
 def test_json_content_types_are_taken(content_type: str) -> None:
-    assert decode_body(b"{}", content_type) == {}
+    check_body_headers(content_type, None)
 
 
 @pytest.mark.parametrize(
-    "content_type",
-    [None, "", "text/plain", "application/jsonx", "application/json; charset=latin-1", "x" * 5000],
+    ("content_type", "named"),
+    [
+        (None, "missing"),
+        ("", "missing"),
+        ("text/plain", "'text/plain'"),
+        ("application/jsonx", "'application/jsonx'"),
+        ("application/json; charset=latin-1", "'latin-1'"),
+        ("x" * 5000, "'xxx"),
+    ],
 )
-def test_another_content_type_is_refused(content_type: str | None) -> None:
-    message = refusal(b"{}", content_type)
+def test_another_content_type_is_refused_and_named(content_type: str | None, named: str) -> None:
+    message = header_refusal(content_type)
     assert "Content-Type: application/json" in message
+    assert named in message
+    assert len(message) < 200
+
+
+@pytest.mark.parametrize("encoding", [None, "", "identity", "Identity"])
+def test_bodies_as_they_are_are_taken(encoding: str | None) -> None:
+    check_body_headers(JSON, encoding)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "identity, gzip", "x" * 5000])
+def test_encoded_bodies_are_refused(encoding: str) -> None:
+    message = header_refusal(JSON, encoding)
+    assert message.startswith(f"Content-Encoding '{encoding[:30]}")
+    assert message.endswith("is not taken: send the body uncompressed.")
     assert len(message) < 200

@@ -1,0 +1,100 @@
+"""One request on a connection and its answer: uvicorn's, with what it lacks."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from onward.core.failure import Failure
+
+logger = logging.getLogger("onward")
+REFUSED = "onward.refused"
+"""A message of `receive`: the rest of the request never comes, and its `failure` is the answer."""
+
+
+class GatheringTransport:
+    """The transport as a request sees it.
+
+    What is written in one step of the loop, such as a header and its body, goes out in one system
+    call; closing lets an early answer arrive.
+    """
+
+    __slots__ = ("_loop", "_pending", "_transport", "close", "get_extra_info", "is_closing")
+
+    def __init__(
+        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, close: Callable[[], None]
+    ) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._pending: list[bytes] = []
+        self.is_closing = transport.is_closing
+        self.get_extra_info = transport.get_extra_info
+        self.close = close
+
+    def write(self, data: bytes) -> None:
+        if not self._pending:
+            self._loop.call_soon(self.flush)
+        self._pending.append(data)
+
+    def flush(self) -> None:
+        """Hand on what was written so far."""
+        if self._pending:
+            data = b"".join(self._pending)
+            self._pending.clear()
+            if not self._transport.is_closing():
+                self._transport.write(data)
+
+
+class Cycle(RequestResponseCycle):
+    """A request that can be refused while its body comes, and may be of HTTP/1.0."""
+
+    refused: Failure | None = None
+    _until_close = False
+
+    def refuse(self, failure: Failure) -> None:
+        """Answer `failure` in place of what the request asks for; what is missing of it never comes."""
+        self.refused = failure
+        self.keep_alive = False
+        self.message_event.set()
+
+    def abandon(self) -> None:
+        """Nobody is there any more."""
+        self.disconnected = True
+        self.message_event.set()
+
+    async def run_asgi(self, app: Any) -> None:
+        """Run the application. An answer that it leaves unfinished is cut, so that it does not look whole."""
+        try:
+            await app(self.scope, self.receive, self.send)
+        except asyncio.CancelledError:
+            pass  # the server ends
+        except Exception:
+            logger.exception("a request failed where none may")
+            if not self.response_started:
+                await self.send_500_response()
+        finally:
+            if not self.response_complete and not self.disconnected:
+                self.transport.close()
+            self.on_response = lambda: None
+
+    async def receive(self) -> Any:
+        message = await super().receive()
+        if self.refused is not None and message["type"] != "http.disconnect":
+            return {"type": REFUSED, "failure": self.refused}
+        return message
+
+    async def send(self, message: Any) -> None:
+        if self.scope["http_version"] == "1.0":
+            self._without_chunks(message)
+        await super().send(message)
+
+    def _without_chunks(self, message: Any) -> None:
+        """HTTP/1.0 knows no chunks: a body without a length ends with its connection (RFC 9112 6.1)."""
+        if message["type"] == "http.response.start":
+            self._until_close = all(name != b"content-length" for name, _ in message["headers"])
+            if self._until_close:
+                self.chunked_encoding = False
+        elif self._until_close:
+            self.expected_content_length = len(message["body"])

@@ -1,0 +1,57 @@
+"""Refusing a request before it is whole: what is raised, who is asked, what is written."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from onward.core.failure import Failure, FailureKind
+
+Headers = Iterable[tuple[bytes, bytes]]
+Refusal = tuple[int, Headers, bytes]
+"""Status, headers and body of an answer that no endpoint makes."""
+
+
+class Refused(Exception):  # noqa: N818 - raised inside a parser callback and caught around the parser
+    """The request being read is not taken. `status` stands in place of the failure's own."""
+
+    def __init__(self, failure: Failure, status: int | None = None) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+        self.status = status
+
+
+class Refuse(Protocol):
+    """Logs and counts a refused request, and says what it is answered.
+
+    `method` and `path` are None where they are not known; `status` stands in place of the failure's
+    own; `waited` is the request's age in seconds.
+    """
+
+    def __call__(
+        self, failure: Failure, *, method: str | None, path: str | None, status: int | None, waited: float
+    ) -> Refusal: ...
+
+
+def malformed(message: str, status: int | None = None) -> Refused:
+    """The refusal of what is no request."""
+    return Refused(Failure(FailureKind.INVALID_REQUEST, message), status)
+
+
+def too_slow(message: str) -> Failure:
+    """The failure of a caller that does not send in time."""
+    return Failure(FailureKind.REQUEST_TIMEOUT, message)
+
+
+def refusal_bytes(refusal: Refusal, default_headers: Headers) -> bytes:
+    """A whole HTTP/1.1 answer, after which the connection ends."""
+    status, headers, body = refusal
+    lines = [STATUS_LINE[status]]
+    for name, value in (
+        *default_headers,
+        *headers,
+        (b"content-length", b"%d" % len(body)),
+        (b"connection", b"close"),
+    ):
+        lines += [name, b": ", value, b"\r\n"]
+    return b"".join([*lines, b"\r\n", body])
