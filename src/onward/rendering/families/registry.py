@@ -12,6 +12,7 @@ from onward.rendering.families import (
     gpt_oss,
     kimi,
     llama3,
+    minimax,
     qwen3,
     qwen35,
     qwen3_coder,
@@ -30,6 +31,7 @@ ALL: Final[tuple[Family, ...]] = (
     *qwen3_coder.FAMILIES,
     *llama3.FAMILIES,
     *glm.FAMILIES,
+    *minimax.FAMILIES,
 )
 """In the order in which repo IDs and templates are tried."""
 
