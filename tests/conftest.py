@@ -57,6 +57,15 @@ def renderer(text_side):
     return text_side.renderer
 
 
+@pytest.fixture(scope="session")
+def official() -> Path:
+    """Official tokenizers and templates: a folder with one for each family, `tokenizer.json`, `*.jinja`."""
+    folder = os.environ.get("ONWARD_TOKENIZERS")
+    if not folder:
+        missing("a folder of official tokenizers (the environment variable ONWARD_TOKENIZERS)")
+    return Path(folder)
+
+
 def free_port() -> int:
     """A port that nothing listens on now."""
     with socket.socket() as probe:

@@ -60,6 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
     check.add_argument("config", metavar="CONFIG", help="a TOML file")
     _talk(commands)
     _models(commands)
+    _formats(commands)
     _keys(commands)
     return parser
 
@@ -116,10 +117,27 @@ def _models(commands: Commands) -> None:
     listing = _command(actions, "list", "one line for each model", "models:list_models")
     show = _command(actions, "show", "all that the server says about a model", "models:show_model")
     show.add_argument("id", metavar="ID", help="the model")
-    render = _command(commands, "render", "show the prompt that a chat request becomes", "models:render")
-    render.add_argument("id", metavar="MODEL", help="a model of the server; the request is read from input")
-    for parser in (listing, show, render):
+    for parser in (listing, show):
         _server_options(parser)
+
+
+def _formats(commands: Commands) -> None:
+    render = _command(commands, "render", "show the prompt that a chat request becomes", "formats:render")
+    _server_options(render)
+    parse = _command(commands, "parse", "show the chat message that sampled tokens become", "formats:parse")
+    parse.add_argument("--stream", action="store_true", help="show the list of its deltas instead")
+    for parser, given in ((render, "the request"), (parse, "a reply a line, as JSON with token_ids,")):
+        parser.add_argument(
+            "id",
+            metavar="MODEL_OR_FAMILY",
+            help=f"a model of the config, a chat format, or a public repo ID; {given} is read from input",
+        )
+        parser.add_argument(
+            "--tokenizer", metavar="FILE", help="of a family: a tokenizer.json, the folder of one, or a GGUF"
+        )
+        parser.add_argument(
+            "--config", metavar="FILE", help="whose models there are (the default model alone)"
+        )
 
 
 def _keys(commands: Commands) -> None:

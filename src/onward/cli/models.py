@@ -1,8 +1,9 @@
-"""`onward models` and `onward render`: what a running server knows of its models."""
+"""`onward models`: what a running server knows of its models."""
 
 import argparse
 import json
 import sys
+from typing import Any
 
 from onward.cli.client import Client
 from onward.cli.error import CommandError
@@ -21,12 +22,17 @@ def show_model(chosen: argparse.Namespace) -> None:
 
 
 def render(chosen: argparse.Namespace) -> None:
-    """Read a chat request and print the prompt that it becomes, as JSON."""
+    """Read a chat request and print the prompt that it becomes on a server, as JSON."""
+    body = json.dumps(read_request() | {"model": chosen.id}).encode()
+    print(json.dumps(Client(chosen).post("/render", body), ensure_ascii=False))
+
+
+def read_request() -> dict[str, Any]:
+    """The chat request on standard input."""
     try:
         request = json.load(sys.stdin)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise CommandError(f"the input is not JSON ({error}); give a chat request") from None
     if not isinstance(request, dict):
         raise CommandError("the input must be a JSON object, a chat request with `messages`")
-    body = json.dumps(request | {"model": chosen.id}).encode()
-    print(json.dumps(Client(chosen).post("/render", body), ensure_ascii=False))
+    return request

@@ -5,7 +5,7 @@ a conversation is kept from becoming control tokens on the way. What a template 
 as a string or as parts, arguments as an object or as text) is found out by trying it once.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +25,8 @@ from onward.rendering.sandbox import RefusalError, Sandbox
 from onward.rendering.tokenizer import Tokenizer
 
 _MAX_OUTPUT: Final = 1 << 26
+_TAIL: Final = 32
+"""Tokens at the end of a prompt in which a thought may have begun."""
 _PROBE: Final = "onward-probe"
 _PROBE_ARGUMENTS: Final = f'{{"{_PROBE}": 1}}'
 _OFF: Final = frozenset({"none", "off", "disabled", "false"})
@@ -66,6 +68,7 @@ class TemplateRenderer:
         self.reason: Final = reason
         grammar, self.tools = reply_grammar(source)
         self._table: Final = Table(grammar, tokenizer)
+        self.tokenizer: Final = tokenizer
         self._tokenizer: Final = tokenizer
         self._longest_prompt: Final = longest_prompt
         self._framing: Final = Framing(tokenizer.marks, source)
@@ -117,19 +120,49 @@ class TemplateRenderer:
         self, request: ChatRequest, prompt: RenderedPrompt, *, index: int, end_token_ids: Collection[int]
     ) -> ReplyParser:
         """The parser of a reply; see `renderer.Renderer`."""
+        return self.reply(
+            prefill=prompt.prefill,
+            tools=request.tools,
+            index=index,
+            stops=request.stop,
+            end_token_ids=end_token_ids,
+            want_entries=request.logprobs is not None,
+            want_ids=request.return_token_ids,
+            separate_reasoning=request.separate_reasoning,
+        )
+
+    def reply(
+        self,
+        *,
+        prefill: Sequence[int] = (),
+        tools: Sequence[dict[str, Any]] = (),
+        index: int = 0,
+        stops: Sequence[str] = (),
+        end_token_ids: Collection[int] | None = None,
+        want_entries: bool = False,
+        want_ids: bool = False,
+        separate_reasoning: bool = True,
+    ) -> Reply:
+        """A parser without a request; `end_token_ids` are the model's own if not given."""
+        own = self._tokenizer.end_token_ids
         return Reply(
             self._table,
             self._tokenizer,
             index=index,
-            stops=request.stop,
-            end_token_ids=end_token_ids,
-            own_end_ids=self._tokenizer.end_token_ids,
-            want_entries=request.logprobs is not None,
-            want_ids=request.return_token_ids,
-            tools=Tools(request.tools),
-            prefill=prompt.prefill,
-            separate_reasoning=request.separate_reasoning,
+            stops=stops,
+            end_token_ids=own if end_token_ids is None else end_token_ids,
+            own_end_ids=own,
+            want_entries=want_entries,
+            want_ids=want_ids,
+            tools=Tools(tools),
+            prefill=prefill,
+            separate_reasoning=separate_reasoning,
         )
+
+    def begun(self, prompt: Sequence[int], *, bare: bool = False) -> list[int]:  # noqa: ARG002
+        """Of a prompt given as IDs, those that belong to the reply: the thought it has begun."""
+        tail = self._tokenizer.decode(prompt[-_TAIL:])
+        return self._tokenizer.encode(begun_thought(tail), control=True)
 
     def _wanted(self, request: ChatRequest) -> dict[str, Any]:
         """What the caller says to the template directly."""

@@ -34,6 +34,7 @@ class NativeRenderer:
         self.name: Final = family.name
         self.reason: Final = reason
         self.tools: Final = family.tools
+        self.tokenizer: Final = tokenizer
         self._tokenizer: Final = tokenizer
         self._clock: Final = clock or SystemClock()
         self._longest_prompt: Final = longest_prompt
@@ -116,18 +117,23 @@ class NativeRenderer:
             separate_reasoning=separate_reasoning,
         )
 
-    def begun(self, prompt: Sequence[int]) -> list[int]:
-        """Of a prompt given as IDs, those that belong to the reply: all behind the last header."""
-        header, tokenizer = self.family.header, self._tokenizer
-        if not header:
-            return []
-        first = tokenizer.encode(header, control=True)[0]
-        start = next((at for at in range(len(prompt) - 1, -1, -1) if prompt[at] == first), len(prompt))
+    def begun(self, prompt: Sequence[int], *, bare: bool = False) -> list[int]:
+        """Of a prompt given as IDs, those that belong to the reply: all behind the last header.
+
+        Without a header none do; or all, if the prompt is `bare`: the end of one.
+        """
+        tokenizer, header = self._tokenizer, self.family.header.encode()
+        first = tokenizer.encode(self.family.header, control=True)[:1]
+        start = len(prompt) - 1
+        while start >= 0 and prompt[start : start + 1] != first:
+            start -= 1
+        if start < 0:
+            return list(prompt) if bare else []
         spelled = b""
         for at in range(start, len(prompt)):
             spelled += tokenizer.token_bytes(prompt[at])
-            if len(spelled) >= len(header.encode()):
-                return list(prompt[at + 1 :]) if spelled == header.encode() else []
+            if len(spelled) >= len(header):
+                return list(prompt[at + 1 :]) if spelled == header else []
         return []
 
     def _check_size(self, text: str) -> None:
