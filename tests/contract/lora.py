@@ -17,12 +17,15 @@ def _text(key: str, value: str) -> bytes:
     return _string(key) + struct.pack("<I", _STRING) + _string(value)
 
 
-def write_adapter(path: Path, *, layers: int, width: int, scale: float, rank: int = 4) -> None:
-    """A random adapter of every layer's query projection, of `width` x `width`."""
+def write_adapter(
+    path: Path, *, layers: int, width: int, scale: float, rank: int = 4, half: bool = False
+) -> None:
+    """A random adapter of every layer's query and output projection, of `width` x `width`, in 16 bits if `half`."""
     random = np.random.default_rng(1)
     tensors = {
-        f"blk.{layer}.attn_q.weight.{part}": random.normal(0, scale, shape).astype(np.float32)
+        f"blk.{layer}.{name}.weight.{part}": random.normal(0, scale, shape).astype(np.float32)
         for layer in range(layers)
+        for name in ("attn_q", "attn_output")
         for part, shape in (("lora_a", (rank, width)), ("lora_b", (width, rank)))
     }
     facts = [
@@ -35,7 +38,7 @@ def write_adapter(path: Path, *, layers: int, width: int, scale: float, rank: in
     body = b""
     for name, values in tensors.items():
         rows, columns = values.shape
-        head += _string(name) + struct.pack("<IQQIQ", 2, columns, rows, 0, len(body))
-        body += values.tobytes()
+        head += _string(name) + struct.pack("<IQQIQ", 2, columns, rows, int(half), len(body))
+        body += values.astype(np.float16 if half else np.float32).tobytes()
         body += bytes(-len(body) % _ALIGNMENT)
     path.write_bytes(head + bytes(-len(head) % _ALIGNMENT) + body)

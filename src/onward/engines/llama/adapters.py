@@ -2,31 +2,20 @@
 
 from collections import OrderedDict
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
 from onward.core.failure import Failure, FailureKind
 from onward.engines.llama.binding import Context
 
-_PROBED = 4
-"""Rows up to which a new adapter is tried."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    handle: Any
-    rows_exact: bool
-
 
 class Adapters:
     """At most `limit` adapters in memory. Which ones are in use the caller says."""
 
-    def __init__(self, context: Context, *, limit: int, sequences: int) -> None:
+    def __init__(self, context: Context, *, limit: int) -> None:
         self._context = context
         self._limit = limit
-        self._sequences = sequences
         self._paths: dict[str, str] = {}
-        self._loaded: OrderedDict[str, _Loaded] = OrderedDict()
+        self._loaded: OrderedDict[str, Any] = OrderedDict()
         """The least recently used first."""
 
     def __len__(self) -> int:
@@ -65,38 +54,15 @@ class Adapters:
 
     def use(self, name: str | None) -> None:
         """Apply one that was taken, or none, to what is computed next."""
-        self._context.use_adapter(None if name is None else self._loaded[name].handle)
+        self._context.use_adapter(None if name is None else self._loaded[name])
 
-    def rows_exact(self, name: str) -> bool:
-        """Whether its rows do not depend on how many are computed together."""
-        return self._loaded[name].rows_exact
-
-    def _load(self, name: str, path: str) -> _Loaded:
+    def _load(self, name: str, path: str) -> Any:
         try:
-            handle = self._context.model.load_adapter(path)
+            return self._context.model.load_adapter(path)
         except ValueError as error:
             raise Failure(
                 FailureKind.INVALID_REQUEST, f"adapter {name} cannot be loaded: {error}", param="model"
             ) from error
-        return _Loaded(handle, self._probe(handle))
-
-    def _probe(self, handle: Any) -> bool:
-        """Try it in a small context of its own: its kernels depend on its rank and the processor."""
-        sequences = min(self._sequences, _PROBED)
-        if sequences == 1:
-            return True
-        context = Context(
-            self._context.model,
-            sequences=sequences,
-            length=1,
-            threads=self._context.threads,
-            batch=sequences,
-        )
-        try:
-            context.use_adapter(handle)
-            return rows_are_exact(context, sequences)
-        finally:
-            context.close()
 
     def _make_room(self, in_use: Collection[str]) -> None:
         while len(self._loaded) >= self._limit:
@@ -108,25 +74,4 @@ class Adapters:
     def _unload(self, name: str) -> None:
         # llama.cpp would go on using the freed one, or take a new one at its address for it.
         self._context.use_adapter(None)
-        self._context.model.free_adapter(self._loaded.pop(name).handle)
-
-
-def rows_are_exact(context: Context, sequences: int) -> bool:
-    """Whether a row's logits are the same to the bit alone, and anywhere in a batch.
-
-    They are for quantized weights; kernels for 16-bit weights sum in an order that depends on
-    the number of rows. Then every running request is decoded in a call of its own. Forgets what
-    the sequences held.
-    """
-    token = context.model.vocabulary // 2
-    context.decode_rows([(0, token, 0)])
-    alone = context.logits(0).copy()
-    exact = True
-    for size in sorted({2, 3, 4, sequences} & set(range(2, sequences + 1))):
-        for sequence in range(sequences):
-            context.truncate(sequence, 0)
-        context.decode_rows([(sequence, token, 0) for sequence in range(size)])
-        exact = exact and all((context.logits(row) == alone).all() for row in range(size))
-    for sequence in range(sequences):
-        context.truncate(sequence, 0)
-    return exact
+        self._context.model.free_adapter(self._loaded.pop(name))

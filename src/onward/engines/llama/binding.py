@@ -140,7 +140,6 @@ class Context:
     def __init__(self, model: Model, *, sequences: int, length: int, threads: int, batch: int) -> None:
         self.model = model
         self.length = length
-        self.threads = threads
         c, ffi = model.library.c, model.library.ffi
         self._c, self._ffi = c, ffi
         params = c.llama_context_default_params()

@@ -3,8 +3,7 @@
 Written for the converters' layout of base models: GGUFs of the architecture ``llama`` hold the rows
 of Q and K in another order than the original weights, so what is added to them is reordered
 the same way. The scale is multiplied into B, which then needs no alpha, whatever its rank and its rule.
-Everything is written as float32: kernels for 16-bit factors give a row other bits alone than in
-company.
+Everything is written as float32, which holds every 16-bit value.
 """
 
 import struct

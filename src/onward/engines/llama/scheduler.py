@@ -13,8 +13,9 @@ from collections.abc import Callable
 
 from onward.core.failure import Failure, FailureKind
 from onward.core.generate import EngineFinish, GenerateRequest, ScoredToken
-from onward.engines.llama.adapters import Adapters, rows_are_exact
+from onward.engines.llama.adapters import Adapters
 from onward.engines.llama.binding import Context, DecodeError, Logits
+from onward.engines.llama.exactness import rows_are_exact
 from onward.engines.llama.frames import Progress
 from onward.engines.llama.sampling import Sampler, Softmax
 from onward.engines.llama.settings import ADAPTERS
@@ -60,7 +61,7 @@ class Scheduler:
         self._fail = fail
         self._waiting: deque[Run] = deque()
         self._runs: dict[Key, Run] = {}
-        self._adapters = Adapters(context, limit=max(adapters, 1), sequences=slots)
+        self._adapters = Adapters(context, limit=max(adapters, 1))
         self._submitted = 0
         self._tick = 0
         self._chunks = 0
@@ -329,7 +330,8 @@ class Scheduler:
         for slot, run in busy:
             groups.setdefault(run.request.adapter, []).append((slot, run))
         for name, group in groups.items():
-            if self.rows_exact and (name is None or self._adapters.rows_exact(name)):
+            # An adapter's factors are floats, whose sums depend on the number of rows.
+            if self.rows_exact and name is None:
                 self._decode_rows(group)
             else:
                 for work in group:
