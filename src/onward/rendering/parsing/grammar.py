@@ -82,7 +82,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     openings: Mapping[str, str] = {}
     """Of SPACE: what a text may begin with (white space aside), and the state that holds it then."""
     keeps: frozenset[str] = frozenset()
-    """Of LABEL and CALL: marks that are part of what is held."""
+    """Of LABEL and CALL: marks that are part of what is held. Of CONTENT and REASONING: marks that
+    are text there (a model that thinks about a call writes its mark)."""
 
 
 class Grammar(msgspec.Struct, frozen=True, kw_only=True):

@@ -115,7 +115,9 @@ class Machine:
             self._held.clear()
             return
         if state.says is Says.SPACE:
-            if self._pending and (self._pending.strip() or state is self._table.start):
+            self.content.extend(self._held)
+            self._held.clear()
+            if self._pending and (self._pending.strip() or state.holds or state is self._table.start):
                 self.content.append(self._pending)
         else:
             self._plain(self._pending)
@@ -268,6 +270,9 @@ class Machine:
         if space:
             self._space = space
         if spelling in state.keeps:
+            if state.says not in HOLDS:
+                self._plain(spelling)
+                return
             self._body.append(Mark(spelling))
             self._held.append(spelling)
             return
@@ -307,8 +312,8 @@ class Machine:
 
     def _enter(self, name: str, opening: str) -> None:
         before, self._state = self._state, self._table.states[name]
-        if self._state.says in HOLDS:
-            if before.says not in HOLDS:
+        if self._state.holds:
+            if not before.holds:
                 self._held.clear()
                 self._body.clear()
             self._label = list(self._body)
