@@ -13,6 +13,7 @@ from onward.rendering.families import (
     kimi,
     llama3,
     minimax,
+    mistral,
     qwen3,
     qwen35,
     qwen3_coder,
@@ -32,6 +33,7 @@ ALL: Final[tuple[Family, ...]] = (
     *llama3.FAMILIES,
     *glm.FAMILIES,
     *minimax.FAMILIES,
+    *mistral.FAMILIES,
 )
 """In the order in which repo IDs and templates are tried."""
 
