@@ -1,11 +1,15 @@
 """Routes, errors, request IDs, keys, probes, metrics and the log."""
 
 import json
+import re
 
+import msgspec
 import pytest
 
 from onward import __version__
 from onward.core.failure import Failure, FailureKind
+from onward.dialects import DIALECTS
+from onward.dialects.schema import Header, HeaderValue
 from onward.engines.scripted import ScriptedEngine
 from tests.http.harness import JSON, MODEL, SECRET, edge
 
@@ -33,6 +37,68 @@ async def test_unknown_routes(text_side, tmp_path, path: str, method: str):
         assert response.status_code == 404
         assert set(response.json()["error"]) == ERROR_KEYS
         assert response.headers["x-request-id"]
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/completions", "/v1/completions"),
+        ("/v1/v1/chat/completions", "/v1/chat/completions"),
+        ("/v1/chat/completions/", "/v1/chat/completions"),
+        ("/v1/models/", "/v1/models"),
+        ("/models/", "/v1/models"),
+        (f"/models/{MODEL}", f"/v1/models/{MODEL}"),
+        ("/v1/chat/completion", "/v1/chat/completions"),
+        ("/v2/completions", "/v1/completions"),
+        ("/healthz/", "/healthz"),
+        ("/v1/embeddings", None),
+        ("/favicon.ico", None),
+        ("/v1", None),
+        ("/v1/" + "x" * 5000, None),
+    ],
+)
+async def test_an_unknown_route_says_what_was_probably_meant(
+    text_side, tmp_path, path: str, meant: str | None
+):
+    async with edge(text_side, tmp_path) as running:
+        message = (await running.client.post(path)).json()["error"]["message"]
+        assert len(message) < 300
+        assert message.endswith(f"Did you mean {meant}?") if meant else "mean" not in message
+
+
+@pytest.mark.parametrize("dialect", ["openai", "tinker"])
+async def test_headers_of_a_dialect(text_side, tmp_path, monkeypatch, dialect: str):
+    """What its data names is sent, on failures too where it says so."""
+    headers = (
+        Header(name="X-Request-Id", value=HeaderValue.REQUEST_ID),
+        Header(name="x-trace", value=HeaderValue.REQUEST_ID),
+        Header(name="x-class", value=HeaderValue.PROVIDER_CLASS, on_failures=False),
+        Header(name="x-version", value=HeaderValue.CONFIG_VERSION, on_failures=False),
+        Header(name="Idempotency-Key", value=HeaderValue.IDEMPOTENCY_KEY),
+    )
+    monkeypatch.setitem(DIALECTS, dialect, msgspec.structs.replace(DIALECTS[dialect], headers=headers))
+    async with edge(text_side, tmp_path, dialects={dialect: "/v1"}) as running:
+        running.client.headers["idempotency-key"] = "key 1"
+        for stream in (False, True):
+            sent = (await running.complete(stream=stream)).headers
+            assert sent["x-trace"] == sent["x-request-id"]
+            assert sent.get_list("x-request-id") == [sent["x-trace"]]
+            assert sent["x-class"] == "primary"
+            assert re.fullmatch("[0-9a-f]{12}", sent["x-version"])
+            assert sent["idempotency-key"] == "key 1"
+        listed = await running.client.get("/v1/models")
+        assert "x-class" not in listed.headers
+        assert listed.headers["x-version"] == sent["x-version"]
+        for failed in (await running.complete(model="nobody"), await running.client.get("/v1/nothing")):
+            assert failed.headers["x-trace"] == failed.headers["x-request-id"]
+            assert failed.headers["idempotency-key"] == "key 1"
+            assert not {"x-class", "x-version"} & set(failed.headers)
+        running.client.headers["idempotency-key"] = "k" * 256
+        assert "idempotency-key" not in (await running.complete()).headers
+        refused = await running.raw(b"GET /v1/models HTTP/1.1\r\n\r\n")
+        assert b"\r\nx-trace: " in refused
+        assert b"x-version" not in refused
 
 
 @pytest.mark.parametrize(

@@ -58,9 +58,8 @@ class Keys:
         return key
 
 
-def check_model(key: Key | None, model: str) -> None:
-    """Raises MODEL_NOT_ALLOWED where the key does not cover the model."""
-    if key is not None and not key.allows(model):
-        raise Failure(
-            FailureKind.MODEL_NOT_ALLOWED, f"The model '{model}' is not open to this API key.", param="model"
-        )
+def not_allowed(model: str) -> Failure:
+    """The failure of a model that the caller's key does not cover."""
+    return Failure(
+        FailureKind.MODEL_NOT_ALLOWED, f"The model '{model}' is not open to this API key.", param="model"
+    )

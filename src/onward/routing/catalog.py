@@ -76,6 +76,10 @@ class Catalog:
         """The model of an ID that is known to exist."""
         return self._models[model]
 
+    def named(self, name: str) -> Model | None:
+        """The model that has this ID, alias or repo ID."""
+        return self._by_name.get(name)
+
     def find(self, reference: ModelReference) -> Model:
         """The model of a reference to one alone. Raises `Failure` (UNKNOWN_MODEL)."""
         model = None if reference.checkpoint else self.find_base(reference)

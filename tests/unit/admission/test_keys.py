@@ -2,7 +2,7 @@
 
 import pytest
 
-from onward.admission.keys import Key, Keys, check_model, digest
+from onward.admission.keys import Key, Keys, digest, not_allowed
 from onward.core.failure import Failure, FailureKind
 
 KEY = Key(name="ci", sha256=digest("on-right"), models=frozenset({"a"}))
@@ -32,9 +32,8 @@ def test_the_right_secret_finds_its_key():
 
 
 def test_models_of_a_key():
-    check_model(None, "b")
-    check_model(KEY, "a")
-    check_model(Key(name="all", sha256=digest("x")), "b")
-    with pytest.raises(Failure) as caught:
-        check_model(KEY, "b")
-    assert (caught.value.kind, caught.value.param) == (FailureKind.MODEL_NOT_ALLOWED, "model")
+    assert KEY.allows("a")
+    assert not KEY.allows("b")
+    assert Key(name="all", sha256=digest("x")).allows("b")
+    failure = not_allowed("b")
+    assert (failure.kind, failure.param) == (FailureKind.MODEL_NOT_ALLOWED, "model")
