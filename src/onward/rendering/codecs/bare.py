@@ -1,5 +1,6 @@
 """Arguments whose values are bare text: what type each is, the tool's schema says."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -7,6 +8,8 @@ from onward.rendering.codecs.call import Call, CodecError, Tools, dumps, name_of
 
 PYTHON_WORDS: Final[Mapping[str, str]] = {"True": "true", "False": "false", "None": "null"}
 """What templates write that make a value text as Python does."""
+_NAME: Final = re.compile(r"[^\s<>{}()\[\]\"'=,;]+")
+"""What a function may be called where nothing but its place says that this is its name."""
 
 
 class BareCall:
@@ -17,7 +20,9 @@ class BareCall:
 
         Raises `CodecError` for a name that is none.
         """
-        self._name: Final = name_of(name)
+        if not _NAME.fullmatch(name):
+            raise CodecError("no name")
+        self._name: Final = name
         self._tools: Final = tools
         self._words: Final = words or {}
         self._arguments: Final[dict[str, str]] = {}

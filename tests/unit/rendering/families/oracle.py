@@ -17,6 +17,7 @@ from onward.core.generate import EngineFinish, ScoredToken
 from onward.core.request import ChatRequest, Message, TextPart, ToolCall
 from onward.rendering.families import registry
 from onward.rendering.families.native import NativeRenderer
+from onward.rendering.template import TemplateRenderer
 from onward.rendering.tokenizer import Tokenizer
 from onward.rendering.tokenizer_json import from_json
 
@@ -217,7 +218,7 @@ def message_values(message: Message, arguments: Callable[[str], Any] = json.load
 
 
 def parsed(
-    renderer: NativeRenderer,
+    renderer: NativeRenderer | TemplateRenderer,
     ids: Sequence[int],
     *,
     prefill: Sequence[int] = (),
@@ -231,7 +232,7 @@ def parsed(
 
 
 def deltas(
-    renderer: NativeRenderer,
+    renderer: NativeRenderer | TemplateRenderer,
     ids: Sequence[int],
     *,
     prefill: Sequence[int] = (),
@@ -253,7 +254,7 @@ def deltas(
     return [*pieces, reply.finish(why)]
 
 
-def said(renderer: NativeRenderer, text: str, **options: Any) -> ChoiceDelta:
+def said(renderer: NativeRenderer | TemplateRenderer, text: str, **options: Any) -> ChoiceDelta:
     """The unstreamed answer for a reply given as text, control tokens spelled out."""
     ids = renderer._tokenizer.encode(text, control=True)
     return settled(parsed(renderer, ids, **options))

@@ -246,6 +246,8 @@ def test_replies_to_what_the_prompt_has_begun(pairs, family: str):
         "<think>a\n" + called("f"),
         "a<tool_call></tool_call>",
         "a<tool_call>\n</tool_call>",
+        '<tool_call>{"name": "f", "arguments": {}}</tool_call>',
+        "<tool_call>f\ng</tool_call>",
         "<tool_call>f<arg_key>a</arg_key></tool_call>",
         "<tool_call>f<arg_key>a</arg_key><arg_value>1</tool_call>",
         "<tool_call>f<arg_value>1</arg_value></tool_call>",
