@@ -58,7 +58,7 @@ def weights(seed: int) -> bytes:
     for layer in range(_LAYERS):
         for module, (outputs, inputs) in _SHAPES.items():
             for half, shape in (("A", (_RANK, inputs)), ("B", (outputs, _RANK))):
-                values = generator.normal(0, 0.02, shape).astype("<f4")
+                values = generator.normal(0, 0.04, shape).astype("<f4")
                 upper = (values.view("<u4") >> 16).astype("<u2")
                 name = f"base_model.model.model.layers.{layer}.{module}.lora_{half}.weight"
                 tensors[name] = ("BF16", shape, upper.tobytes())
