@@ -12,7 +12,7 @@ import pytest
 
 from onward.core.failure import Failure, FailureKind
 from onward.engines.llama.client import LlamaEngine
-from onward.engines.llama.process import FAILURES_IN_A_ROW
+from onward.engines.llama.process import FAILURES_IN_A_ROW, pause
 from onward.engines.protocol import EngineState
 
 from .conftest import QUEUE, SLOTS, collect, ids, prompt, request
@@ -114,6 +114,44 @@ async def test_a_stuck_engine_is_ended_and_the_next_ones_work(make_embedded, eve
         assert len(ids(await collect(client, request()))) == 8
         assert engine.process.pid != stuck
         await client.close()
+
+
+def test_only_deaths_in_a_row_make_the_next_child_wait():
+    assert [pause(failures) for failures in (0, 1, 2, 3, 4, 20)] == [0, 0, 0.5, 1, 2, 30]
+
+
+async def test_a_child_that_was_ready_for_long_is_started_again_at_once(make_embedded, monkeypatch):
+    """However often: such deaths are no sign of a fault that stays."""
+    paused: list[float] = []
+
+    def note(failures: int) -> float:
+        paused.append(pause(failures))
+        return 0.0
+
+    monkeypatch.setattr("onward.engines.llama.process.pause", note)
+    async with make_embedded() as engine:
+        await engine.process.wait_settled()
+        for steady, expected in ((-1.0, [0, 0]), (1000.0, [0, 0.5])):
+            monkeypatch.setattr("onward.engines.llama.process.STEADY", steady)
+            paused.clear()
+            for _ in expected:
+                child = engine.process.pid
+                os.kill(child, signal.SIGKILL)
+                async with asyncio.timeout(30):
+                    while engine.process.pid in (child, None):
+                        await asyncio.sleep(0.01)
+                    await engine.process.wait_settled()
+            assert paused == expected
+
+
+async def test_signals_are_not_for_the_child(make_embedded):
+    async with make_embedded() as engine:
+        await engine.process.wait_settled()
+        child = engine.process.pid
+        os.kill(child, signal.SIGTERM)
+        os.kill(child, signal.SIGINT)
+        assert len(ids(await collect(engine.client, request()))) == 8
+        assert engine.process.pid == child
 
 
 async def test_a_kill_ends_running_requests_and_the_next_ones_work(make_embedded, eventually):

@@ -131,19 +131,22 @@ def test_a_second_signal_ends_at_once(gguf, tmp_path, workers: str, signals):
         left = children(server.process.pid)
         endless = {**LONG, "max_tokens": 8000}
         lines = []
-        with (
-            contextlib.suppress(httpx.TransportError),
-            httpx.stream("POST", f"{server.base_url}/v1/completions", json=endless, timeout=60) as response,
-        ):
+        with httpx.stream("POST", f"{server.base_url}/v1/completions", json=endless, timeout=60) as response:
             for line in response.iter_lines():
-                lines.append(line)
+                if line:
+                    lines.append(line.removeprefix("data: "))
                 if len(lines) == 3:
                     server.process.send_signal(signals[0])
-                if len(lines) == 11:
+                if len(lines) == 6:
                     server.process.send_signal(signals[1])
-        assert "data: [DONE]" not in lines
+        error = json.loads(lines[-1])["error"]
+        assert error["code"] == "engine_failed"
+        assert "shutting down" in error["message"]
         assert server.process.wait(20) == 0
         assert not any(alive(child) for child in left)
+        (record,) = [line for line in server.log.read_text().splitlines() if "/v1/completions" in line]
+        assert 'failure="engine_failed"' in record
+        assert "disconnected" not in record
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -218,16 +221,16 @@ def test_a_signal_while_the_server_starts(gguf, tmp_path, workers: str):
 
 
 def test_signals_to_the_whole_group_are_for_the_supervisor(gguf, tmp_path):
-    """What a service manager sends to every process does not cut what runs in a worker."""
+    """What a service manager sends to every process does not cut what runs in a worker or an engine."""
     with running(tmp_path, "--workers", "2") as server:
         lines = []
         with httpx.stream("POST", f"{server.base_url}/v1/completions", json=LONG, timeout=60) as response:
             for line in response.iter_lines():
                 lines.append(line)
                 if len(lines) == 3:
-                    for worker in named(server.process.pid, "onward.wiring.worker"):
-                        os.kill(worker, signal.SIGTERM)
-                        os.kill(worker, signal.SIGINT)
+                    for child in children(server.process.pid):
+                        os.kill(child, signal.SIGTERM)
+                        os.kill(child, signal.SIGINT)
         assert "data: [DONE]" in lines
 
 

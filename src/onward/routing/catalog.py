@@ -76,9 +76,9 @@ class Catalog:
         """The model of an ID that is known to exist."""
         return self._models[model]
 
-    def named(self, name: str) -> Model | None:
+    def named(self, name: str | None) -> Model | None:
         """The model that has this ID, alias or repo ID."""
-        return self._by_name.get(name)
+        return None if name is None else self._by_name.get(name)
 
     def find(self, reference: ModelReference) -> Model:
         """The model of a reference to one alone. Raises `Failure` (UNKNOWN_MODEL)."""

@@ -20,7 +20,8 @@ from onward.engines.llama.slots import CHUNK
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the supervisor
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # sent to a whole group they are for the supervisor
     settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=LlamaSettings)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     listener = socket.socket(fileno=int(sys.argv[1]))

@@ -20,7 +20,8 @@ FAILURES_IN_A_ROW = 5
 STOP_WAIT = 5.0
 """Seconds between asking a child to end and killing it."""
 _BACKLOG = 128
-_STEADY = 30.0
+STEADY = 5.0
+"""Seconds that a child must have been ready for its death to be no sign of a fault that stays."""
 
 
 class EngineProcess:
@@ -82,20 +83,18 @@ class EngineProcess:
     async def _keep_running(self) -> None:
         failures = 0
         while True:
-            started = time.monotonic()
-            was_ready, code = await self._run_child()
+            ready_for, code = await self._run_child()
             reason = self._stderr[-1] if self._stderr else f"it ended with status {code}"
-            failures = 0 if was_ready and time.monotonic() - started > _STEADY else failures + 1
-            if code == EXIT_UNUSABLE or (not was_ready and failures >= FAILURES_IN_A_ROW):
+            failures = 0 if ready_for is not None and ready_for > STEADY else failures + 1
+            if code == EXIT_UNUSABLE or (ready_for is None and failures >= FAILURES_IN_A_ROW):
                 await self._give_up(reason)
                 return
             self._change(EngineState.STARTING, reason)
-            # At once after the first death; then 0.5 s, doubled, up to 30 s.
-            await asyncio.sleep(0 if failures <= 1 else min(30.0, 0.25 * 2 ** (failures - 1)))
+            await asyncio.sleep(pause(failures))
             self.restarts += 1
 
-    async def _run_child(self) -> tuple[bool, int]:
-        """One life of a child: whether it was ready, and its exit status."""
+    async def _run_child(self) -> tuple[float | None, int]:
+        """One life of a child: for how long it was ready, None if never, and its exit status."""
         listener = self._listener
         if listener is None:
             raise RuntimeError("not started")
@@ -114,22 +113,22 @@ class EngineProcess:
         )
         self._child = child
         errors = asyncio.create_task(self._read_errors(child))
-        ready = False
+        ready_at: float | None = None
         try:
             if child.stdin is None or child.stdout is None:
                 raise RuntimeError("no pipes")
             with contextlib.suppress(ConnectionError):
                 child.stdin.write(msgspec.json.encode(self._settings) + b"\n")
                 await child.stdin.drain()
-            ready = bool(await child.stdout.readline())
-            if ready:
+            if await child.stdout.readline():
+                ready_at = time.monotonic()
                 self._change(EngineState.READY, "")
             code = await child.wait()
             await errors
         finally:
             errors.cancel()
             await self._end(child)
-        return ready, code
+        return None if ready_at is None else time.monotonic() - ready_at, code
 
     async def _read_errors(self, child: asyncio.subprocess.Process) -> None:
         if child.stderr is None:
@@ -146,9 +145,10 @@ class EngineProcess:
                 self._stderr.append(text[:500])
 
     async def _end(self, child: asyncio.subprocess.Process) -> None:
+        """Close the child's standard input, at which it ends: signals are not for it."""
+        if child.stdin is not None:
+            child.stdin.close()
         if child.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                child.terminate()
             try:
                 async with asyncio.timeout(STOP_WAIT):
                     await child.wait()
@@ -156,8 +156,6 @@ class EngineProcess:
                 with contextlib.suppress(ProcessLookupError):
                     child.kill()
                 await child.wait()
-        if child.stdin is not None:
-            child.stdin.close()
 
     async def _give_up(self, reason: str) -> None:
         """Answer clients ourselves: the engine does not start, and why."""
@@ -178,3 +176,8 @@ class EngineProcess:
             self._settled.clear()
         else:
             self._settled.set()
+
+
+def pause(failures: int) -> float:
+    """Seconds before the next child after deaths in a row: none at first, then 0.5, doubled, to 30."""
+    return 0.0 if failures <= 1 else min(30.0, 0.25 * 2 ** (failures - 1))
