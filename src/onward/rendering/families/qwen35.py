@@ -1,6 +1,6 @@
-"""Qwen3.5 and Qwen3.6."""
+"""Qwen3.5, Qwen3.6 and Qwen3.8."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from onward.rendering.codecs.bare import PYTHON_WORDS
@@ -8,7 +8,7 @@ from onward.rendering.codecs.call import dumps
 from onward.rendering.codecs.function_xml import function_xml
 from onward.rendering.families.chatml import HEADER, STOPS, think_and_call
 from onward.rendering.families.conversation import Called, Conversation, Turn
-from onward.rendering.families.family import HYBRID, Family, Render, on_or_off
+from onward.rendering.families.family import HYBRID, Efforts, Family, Render, on_or_off
 from onward.rendering.families.qwen3 import split_thought
 from onward.rendering.families.repos import COPIES
 from onward.rendering.parsing.grammar import Trim
@@ -29,19 +29,33 @@ BEFORE_CALL: Final = Trim("\n", 2)
 """What the templates write between text and a call."""
 
 
-def _renderer(*, json_values: bool, preserves: bool) -> Render:
-    """How the models differ: how arguments are written, and whether earlier thoughts may be kept."""
+_INSTRUCTIONS: Final[Mapping[Any, str]] = {
+    "xhigh": "Reasoning effort is set to xhigh. Please think carefully through the task, validate key "
+    "assumptions, consider plausible alternatives, and prioritize correctness, consistency, and clarity in "
+    "the final answer.",
+    "low": "Reasoning effort is set to low. Keep your thinking brief and focused, moving directly to the "
+    "conclusion without unnecessary elaboration.",
+}
+
+
+def _renderer(minor: int) -> Render:
+    """The renderer of Qwen3.`minor`.
+
+    6: arguments are written as JSON, and earlier thoughts may be kept. 8: they are, unless the caller
+    says otherwise; the reasoning effort is a sentence; thoughts inside the content stay there.
+    """
 
     def render(conversation: Conversation, prompt: PromptBuilder) -> None:
         turns = conversation.turns
-        _opening(conversation, prompt)
-        keeps = preserves and conversation.flag("preserve_thinking", default=False)
+        instruction = _INSTRUCTIONS.get(conversation.effort, "") if minor >= 8 else ""
+        _opening(conversation, prompt, instruction=instruction, keeps_empty=minor < 8)
+        keeps = minor >= 6 and conversation.flag("preserve_thinking", default=minor >= 8)
         asked = _last_question(turns)
         for place, turn in enumerate(turns):
             if turn.role == "user" or (turn.role == "system" and place):
                 prompt.frame(f"<|im_start|>{turn.role}\n").text(turn.text.strip()).frame("<|im_end|>\n")
             elif turn.role == "assistant":
-                _assistant(turn, prompt, thinks=keeps or place > asked, json_values=json_values)
+                _assistant(turn, prompt, thinks=keeps or place > asked, minor=minor)
             elif turn.role == "tool":
                 _result(turns, place, prompt)
         if conversation.generate:
@@ -51,20 +65,27 @@ def _renderer(*, json_values: bool, preserves: bool) -> Render:
     return render
 
 
-def _opening(conversation: Conversation, prompt: PromptBuilder) -> None:
+def _opening(
+    conversation: Conversation, prompt: PromptBuilder, *, instruction: str, keeps_empty: bool
+) -> None:
     """The first system message, behind the tools."""
     turns = conversation.turns
     system = turns[0].text.strip() if turns and turns[0].role == "system" else None
     if conversation.tools:
-        prompt.frame("<|im_start|>system\n# Tools\n\nYou have access to the following functions:\n\n<tools>")
+        prompt.frame("<|im_start|>system\n")
+        if instruction:
+            prompt.frame(instruction + "\n\n")
+        prompt.frame("# Tools\n\nYou have access to the following functions:\n\n<tools>")
         for tool in conversation.tools:
             prompt.text("\n" + dumps(tool))
         prompt.frame("\n</tools>" + HOW_TO_CALL)
         if system:
             prompt.text("\n\n" + system)
         prompt.frame("<|im_end|>\n")
-    elif system is not None:
-        prompt.frame("<|im_start|>system\n").text(system).frame("<|im_end|>\n")
+        return
+    parts = [part for part in (instruction, system) if part]
+    if parts or (keeps_empty and system is not None):
+        prompt.frame("<|im_start|>system\n").text("\n\n".join(parts)).frame("<|im_end|>\n")
 
 
 def _last_question(turns: Sequence[Turn]) -> int:
@@ -77,11 +98,11 @@ def _last_question(turns: Sequence[Turn]) -> int:
     return len(turns) - 1
 
 
-def _assistant(turn: Turn, prompt: PromptBuilder, *, thinks: bool, json_values: bool) -> None:
+def _assistant(turn: Turn, prompt: PromptBuilder, *, thinks: bool, minor: int) -> None:
     content = turn.text.strip()
     reasoning = turn.reasoning
     if reasoning is None:
-        reasoning, content = split_thought(content)
+        reasoning, content = split_thought(content) if minor < 8 else ("", content)
     prompt.frame(HEADER).reply()
     if thinks:
         prompt.frame("<think>\n").text(reasoning.strip()).frame("\n</think>\n\n")
@@ -91,7 +112,7 @@ def _assistant(turn: Turn, prompt: PromptBuilder, *, thinks: bool, json_values: 
             prompt.frame("\n")
         elif content.strip():
             prompt.frame("\n\n")
-        write_call(call, prompt, json_values=json_values)
+        write_call(call, prompt, json_values=minor >= 6)
     prompt.frame("<|im_end|>\n")
 
 
@@ -126,9 +147,8 @@ _SIZE: Final = r"\d+(\.\d+)?B(-A\d+(\.\d+)?B)?"
 
 
 def _family(
-    name: str, repo: str, *template: str, lacks: tuple[str, ...], thinks: bool = True, later: bool = False
+    name: str, repo: str, minor: int, *template: str, lacks: tuple[str, ...], efforts: Efforts
 ) -> Family:
-    """`thinks`: unless it is told otherwise. `later`: with what Qwen3.6 changed."""
     return Family(
         name=name,
         repos=(rf"(Qwen|unsloth)/{repo}{COPIES}",),
@@ -136,36 +156,58 @@ def _family(
         marks=("<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>"),
         template=(*_OURS, *template),
         template_lacks=lacks,
-        render=_renderer(json_values=later, preserves=later),
-        grammar=think_and_call(codec=function_xml(None if later else PYTHON_WORDS), before_call=BEFORE_CALL),
+        render=_renderer(minor),
+        grammar=think_and_call(
+            codec=function_xml(None if minor >= 6 else PYTHON_WORDS), before_call=BEFORE_CALL
+        ),
         header=HEADER,
         stops=STOPS,
-        efforts=on_or_off(default=thinks),
+        efforts=efforts,
         tools=True,
     )
 
+
+_EFFORTS_38: Final = Efforts(
+    values={True: "xhigh", False: False, "none": False, "low": "low", "medium": "medium", "xhigh": "xhigh"},
+    default="xhigh",
+    switch="enable_thinking",
+)
 
 FAMILIES: Final = (
     # The smallest do not reason unless they are told to.
     _family(
         "qwen3.5-small",
         r"Qwen3\.5-(0\.8|2)B",
+        5,
         "enable_thinking is true",
         lacks=("preserve_thinking",),
-        thinks=False,
+        efforts=on_or_off(default=False),
     ),
     _family(
         "qwen3.5",
         rf"Qwen3\.5-{_SIZE}",
+        5,
         "enable_thinking is false",
         lacks=("preserve_thinking", "reasoning_effort"),
+        efforts=on_or_off(),
     ),
     _family(
         "qwen3.6",
         rf"Qwen3\.6-{_SIZE}",
+        6,
         "enable_thinking is false",
         "preserve_thinking",
         lacks=("reasoning_effort",),
-        later=True,
+        efforts=on_or_off(),
+    ),
+    _family(
+        "qwen3.8",
+        rf"Qwen3\.8-({_SIZE}|Flash-Next)",
+        8,
+        "preserve_thinking",
+        "reasoning_effort",
+        "Reasoning effort is set to xhigh.",
+        lacks=(),
+        efforts=_EFFORTS_38,
     ),
 )

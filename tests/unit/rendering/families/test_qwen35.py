@@ -1,5 +1,10 @@
-"""Qwen3.5 and Qwen3.6: prompts as the official templates and tokenizer make them; replies."""
+"""Qwen3.5 and Qwen3.6: prompts as the official templates and tokenizer make them; replies.
 
+Qwen3.8's template is not among the official ones here. Its prompts are compared with another
+implementation's, which `scripts/qwen38_goldens.py` wrote down.
+"""
+
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -24,6 +29,8 @@ EFFORTS: list[tuple[Any, dict[str, Any]]] = [
     ("none", {"enable_thinking": False}),
 ]
 END = "<|im_end|>"
+FAMILIES = (*TEMPLATES, "qwen3.8")
+DATA = Path(__file__).parents[3] / "data"
 MANY = ToolCall(
     "call00009",
     "edit",
@@ -100,6 +107,26 @@ def test_prompts_are_the_official_ones(official: Path, pair, family: str, title:
                 assert renderer.render(request).ids == theirs.encode(text, add_special_tokens=False).ids
 
 
+@pytest.mark.parametrize("title", [*oracle.CONVERSATIONS, *OWN])
+def test_prompts_of_qwen38(pair, title: str):
+    ours, theirs = pair
+    renderer = oracle.native("qwen3.8", ours)
+    goldens = json.loads(gzip.decompress((DATA / "qwen38.json.gz").read_bytes()))[title]
+    for effort in ("default", "low", "medium", "xhigh", "none"):
+        for preserve in (True, False) if effort != "none" else (True,):
+            request = ChatRequest(
+                model="m",
+                reasoning_effort=None if effort == "default" else effort,
+                template_kwargs={} if preserve else {"preserve_thinking": False},
+                **(oracle.CONVERSATIONS | OWN)[title],
+            )
+            text = goldens[f"{effort} {preserve}"]
+            ids = renderer.render(request).ids
+            assert theirs.decode(ids, skip_special_tokens=False) == text
+            if title not in (*SPELLED, "thoughts of several turns"):
+                assert ids == theirs.encode(text, add_special_tokens=False).ids
+
+
 def test_what_the_official_template_refuses(pair):
     # It takes no system message later on, no conversation without a question, no arguments that are
     # no JSON. Agents send all of it, so it is written as it would be elsewhere.
@@ -119,12 +146,12 @@ def test_what_the_official_template_refuses(pair):
     )
 
 
-@pytest.mark.parametrize("family", TEMPLATES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_the_laws_of_a_family(pair, family: str):
     check_family(oracle.native(family, pair[0]))
 
 
-@pytest.mark.parametrize("family", TEMPLATES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_values_of_every_type_come_back(pair, family: str):
     renderer = oracle.native(family, pair[0])
     kinds = {"yes": "boolean", "nothing": ["null", "integer"], "half": "number", "big": "number"}
@@ -276,6 +303,10 @@ def test_efforts(pair):
                 ChatRequest(model="m", messages=[oracle.user("a")], reasoning_effort="low")
             )
         assert failure.value.param == "reasoning_effort"
+    with pytest.raises(Failure, match="true, false, 'none', 'low', 'medium', 'xhigh'"):
+        oracle.native("qwen3.8", pair[0]).render(
+            ChatRequest(model="m", messages=[oracle.user("a")], reasoning_effort="high")
+        )
 
 
 @pytest.mark.parametrize(
@@ -289,6 +320,8 @@ def test_efforts(pair):
         ("qwen/qwen3.5-397b-a17b-fp8", "qwen3.5"),
         ("Qwen/Qwen3.6-27B", "qwen3.6"),
         ("Qwen/Qwen3.6-35B-A3B-AWQ", "qwen3.6"),
+        ("Qwen/Qwen3.8-27B", "qwen3.8"),
+        ("Qwen/Qwen3.8-Flash-Next-FP8", "qwen3.8"),
         ("Qwen/Qwen3.5-4B-Base", None),
         ("Qwen/Qwen3.5-35B-A3B-Base-FP8", None),
         ("Qwen/Qwen3.5-Omni-7B", None),
