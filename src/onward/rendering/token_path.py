@@ -90,7 +90,7 @@ class TokenPath:
         if text is None or decoder.pending:
             data = self._tokenizer.token_bytes(token.id)
             if not decoder.continues(data) and decoder.pending:
-                start += 1
+                start += decoder.broken
             text = decoder.push(data)
         if token.id in self._marks:
             self.spots.append((start, self._marks[token.id]))

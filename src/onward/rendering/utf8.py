@@ -23,6 +23,11 @@ class Utf8Decoder:
         self.pending = data[used:]
         return text
 
+    @property
+    def broken(self) -> int:
+        """How many U+FFFD the pending bytes become if they are not continued."""
+        return len(utf_8_decode(self.pending, "replace", True)[0])
+
     def continues(self, data: bytes) -> bool:
         """Whether `data` begins inside the character that is pending."""
         if not self.pending or not data:

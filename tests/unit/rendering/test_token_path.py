@@ -79,6 +79,12 @@ def test_a_token_after_a_broken_character_stands_behind_its_replacement():
     assert offsets(joined) == [0, 1, 4, 5, 6]
 
 
+def test_half_a_surrogate_is_two_replacements_and_the_next_token_stands_behind_both():
+    whole_ = whole(run([*ids(b"\xed\xa0"), START, *ids("ab")]))
+    assert whole_.text == "\ufffd\ufffd<|im_start|>ab"
+    assert offsets(whole_) == [0, 2, 14]
+
+
 def test_a_character_cut_short_at_the_end_becomes_one_replacement():
     deltas = run(ids("a", b"\xf0\x9f"))
     assert [delta.text for delta in deltas] == ["a", "", "\ufffd"]

@@ -307,7 +307,8 @@ class Machine:
         if edge.close:
             self._held.clear()
             self._body.clear()
-        self._enter(into, space + spelling)
+        closed = edge.close and self._table.states[into].says is Says.SPACE
+        self._enter(into, "" if closed else space + spelling)
         self._lead, self._dropped = edge.lead, 0
 
     def _enter(self, name: str, opening: str) -> None:

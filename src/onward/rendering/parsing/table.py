@@ -50,7 +50,10 @@ class TextMarks:
 class StateTable:
     """A state with what is worked out of it once."""
 
-    __slots__ = ("edges", "ends", "keeps", "marks", "name", "openings", "otherwise", "says", "trail", "trims")
+    __slots__ = (
+        *("edges", "ends", "holds", "keeps", "marks", "name", "openings", "otherwise", "says", "trail"),
+        "trims",
+    )
 
     def __init__(self, name: str, state: State, texts: Iterable[str]) -> None:
         self.name: Final = name
@@ -60,6 +63,9 @@ class StateTable:
         self.otherwise: Final = state.otherwise
         self.keeps: Final = state.keeps
         self.openings: Final = state.openings
+        within = state.says is Says.SPACE and state.otherwise is None and not state.openings
+        self.holds: Final = state.says in HOLDS or (within and not state.ends and END not in state.edges)
+        """Whether the mark that led here is text if what must follow does not."""
         spelled = [mark for mark in texts if mark]
         self.marks: Final = TextMarks(spelled) if spelled else None
         trims = [edge.trail for edge in state.edges.values() if edge.trail.most]
