@@ -200,9 +200,14 @@ def test_well_formed_replies(pair, prefill: str, text: str, expected):
 )
 def test_malformed_replies_are_text(pair, prefill: str, text: str):
     renderer = oracle.native("deepseek-v3.1", pair[0])
-    choice = oracle.said(renderer, text + END, prefill=pair[0].encode(prefill, control=True))
+    begun = pair[0].encode(prefill, control=True)
+    choice = oracle.said(renderer, text + END, prefill=begun)
     assert oracle.parts(choice) == (text, "", [])
     assert choice.finish == "stop"
+    streamed = oracle.parsed(
+        oracle.native("deepseek-v3.1", pair[0]), pair[0].encode(text + END, control=True), prefill=begun
+    )
+    assert streamed.reasoning + streamed.text == text
 
 
 def test_efforts(pair):

@@ -219,6 +219,10 @@ def test_malformed_replies_are_text(pair, text: str):
     choice = oracle.said(oracle.native("kimi-k2.5", pair[0]), text + END, prefill=begun)
     assert oracle.parts(choice) == (text, "", [])
     assert choice.finish == "stop"
+    streamed = oracle.parsed(
+        oracle.native("kimi-k2.5", pair[0]), pair[0].encode(text + END, control=True), prefill=begun
+    )
+    assert streamed.reasoning + streamed.text == text
 
 
 def test_a_thought_without_an_end_is_text(pair):
