@@ -4,6 +4,8 @@ from enum import StrEnum
 
 import msgspec
 
+from onward.core.image import PlacedImage
+
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     """How the next token is chosen. Every default is neutral: the raw distribution.
@@ -32,7 +34,9 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     request_id: str
     prompt: list[int]
-    """Token IDs, used as they are. Never empty."""
+    """Token IDs, used as they are. Never empty, unless there are images."""
+    images: list[PlacedImage] = []
+    """In the order of their positions. Nothing at or behind the first is ever reused."""
     max_tokens: int
     """Always explicit. 0 only together with `prompt_alternatives`: scoring alone."""
     sampling: Sampling = Sampling()

@@ -3,13 +3,24 @@
 import msgspec
 
 
-class Image(msgspec.Struct, frozen=True):
+class Image(msgspec.Struct, frozen=True, weakref=True):
     """A picture without transparency."""
 
     width: int
     height: int
     rgb: bytes
     """Three bytes a pixel, row by row from the top: `3 * width * height` of them."""
+
+
+class ImageSpan(msgspec.Struct, frozen=True):
+    """What a picture of a certain size takes in a prompt of a certain model."""
+
+    tokens: int
+    """Places in the context, those of `before` and `after` aside."""
+    before: list[int] = []
+    """Token IDs that the model's images stand behind. The engine adds none of them."""
+    after: list[int] = []
+    """Token IDs that stand behind its images."""
 
 
 class PlacedImage(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from onward.core.generate import Chunk, GenerateRequest
+from onward.core.image import ImageSpan
 
 
 class EngineState(StrEnum):
@@ -47,7 +48,14 @@ class Engine(Protocol):
         ENGINE_FULL when the queue has no room, ENGINE_STARTING when the engine is not up,
         ENGINE_FAILED when it dies meanwhile. With `max_tokens` 0 and `prompt_alternatives` it
         only scores the prompt.
+
+        Images are put between the given IDs, which stay as they are; the tokens around an image
+        are the caller's. `prompt_alternatives` and images exclude each other.
         """
+        ...
+
+    async def measure_images(self, sizes: list[tuple[int, int]]) -> list[ImageSpan]:
+        """What images of these sizes (width, height) take. Raises `Failure` if it takes none."""
         ...
 
     def status(self) -> EngineStatus:

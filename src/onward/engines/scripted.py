@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 
+from onward.core.failure import Failure, FailureKind
 from onward.core.generate import Chunk, EngineFinish, GenerateRequest, ScoredToken
+from onward.core.image import ImageSpan
 from onward.engines.protocol import EngineState, EngineStatus
 
 Script = Callable[[GenerateRequest], Sequence[Sequence[int] | Exception]]
@@ -13,9 +15,17 @@ Script = Callable[[GenerateRequest], Sequence[Sequence[int] | Exception]]
 class ScriptedEngine:
     """Plays a script, step by step, and honours `max_tokens` and stop tokens like any engine."""
 
-    def __init__(self, script: Script | Sequence[int], *, context_length: int = 8192) -> None:
+    def __init__(
+        self,
+        script: Script | Sequence[int],
+        *,
+        context_length: int = 8192,
+        image: ImageSpan | None = None,
+    ) -> None:
+        """`image`: what every image takes; None: it takes none."""
         self._script: Script = script if callable(script) else lambda _: [[token] for token in script]
         self._context_length = context_length
+        self._image = image
         self.requests: list[GenerateRequest] = []
         self.cancelled = 0
 
@@ -50,6 +60,11 @@ class ScriptedEngine:
         except GeneratorExit:
             self.cancelled += 1
             raise
+
+    async def measure_images(self, sizes: list[tuple[int, int]]) -> list[ImageSpan]:
+        if self._image is None:
+            raise Failure(FailureKind.INVALID_REQUEST, "this engine takes no images")
+        return [self._image for _ in sizes]
 
     def status(self) -> EngineStatus:
         return EngineStatus(state=EngineState.READY, slots=1, context_length=self._context_length)

@@ -2,6 +2,7 @@
 
 from typing import Final, Self
 
+from onward.core.request import ImagePart
 from onward.rendering.tokenizer import Tokenizer
 
 
@@ -17,12 +18,14 @@ class PromptBuilder:
         """Without a tokenizer there is a text alone. `end`: a text that holds it ends the prompt."""
         self._tokenizer: Final = tokenizer
         self._end: Final = end
-        self._pieces: list[str | int] = []
+        self._pieces: list[str | int | ImagePart] = []
         self._run: list[str] = []
         self._written: list[str] = []
         self._reply: int | None = None
         self.closed = False
         """The end was met: nothing more is written."""
+        self.images: list[tuple[int, ImagePart]] = []
+        """Once `ids` was called: each image, and the number of the ID that it stands in front of."""
 
     def frame(self, text: str) -> Self:
         """Write framing."""
@@ -44,6 +47,13 @@ class PromptBuilder:
             self.closed = True
         return self._write(text)
 
+    def image(self, image: ImagePart) -> Self:
+        """Put an image here. The tokens around it are framing."""
+        if not self.closed:
+            self._flush()
+            self._pieces.append(image)
+        return self
+
     def reply(self) -> Self:
         """A reply of the model begins here. Call it behind the header of every assistant message."""
         if not self.closed:
@@ -61,10 +71,20 @@ class PromptBuilder:
         if self._tokenizer is None:
             raise ValueError("a prompt without a tokenizer has no IDs")
         self._flush()
-        ids = self._tokenizer.encode_pieces(_merged(self._pieces))
+        ids: list[int] = []
+        run: list[str | int] = []
+        for piece in self._pieces:
+            if isinstance(piece, ImagePart):
+                ids += self._tokenizer.encode_pieces(_merged(run))
+                run.clear()
+                self.images.append((len(ids), piece))
+            else:
+                run.append(piece)
+        ids += self._tokenizer.encode_pieces(_merged(run))
         if self._reply is None:
             return ids, []
-        return ids, self._tokenizer.encode_pieces(self._pieces[self._reply :])
+        begun = [piece for piece in self._pieces[self._reply :] if not isinstance(piece, ImagePart)]
+        return ids, self._tokenizer.encode_pieces(begun)
 
     def _write(self, text: str) -> Self:
         if text and not self.closed:

@@ -11,7 +11,7 @@ import msgspec
 
 from onward.core.delta import ChoiceDelta
 from onward.core.generate import EngineFinish, ScoredToken
-from onward.core.request import ChatRequest
+from onward.core.request import ChatRequest, ImagePart
 
 
 class RenderedPrompt(msgspec.Struct, frozen=True):
@@ -22,6 +22,15 @@ class RenderedPrompt(msgspec.Struct, frozen=True):
     """The tokens with which the model ends its reply."""
     prefill: list[int] = []
     """The last of `ids`: what the prompt has begun of the reply itself."""
+    images: list[tuple[int, ImagePart]] = []
+    """Each image, and the number of the ID that it stands in front of."""
+
+
+class ImageMarks(msgspec.Struct, frozen=True):
+    """What a format writes around an image."""
+
+    before: str
+    after: str
 
 
 class Renderer(Protocol):
@@ -53,6 +62,11 @@ class Renderer(Protocol):
     @property
     def tools(self) -> bool:
         """Whether the format has tool calls."""
+        ...
+
+    @property
+    def images(self) -> ImageMarks | None:
+        """What the format writes around an image; None: its conversations hold none."""
         ...
 
 

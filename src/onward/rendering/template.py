@@ -65,6 +65,7 @@ class TemplateRenderer:
         Raises `ChatTemplateError` if `source` is no valid template.
         """
         self.name: Final = "template"
+        self.images: Final = None
         self.reason: Final = reason
         grammar, self.tools = reply_grammar(source)
         self._table: Final = Table(grammar, tokenizer)
@@ -289,6 +290,7 @@ class NoChat:
 
     def __init__(self, reason: str) -> None:
         self.name: Final = "none"
+        self.images: Final = None
         self.tools: Final = False
         self.reason: Final = reason
 

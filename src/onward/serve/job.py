@@ -10,8 +10,16 @@ from onward.core.generate import GenerateRequest
 from onward.core.request import ChatRequest, CompletionRequest, OutputOptions
 from onward.core.usage import Usage
 from onward.rendering.renderer import RenderedPrompt
+from onward.serve.images import Prompt
 from onward.serve.model import ServedModel
-from onward.serve.prompts import check_tokens_named, output_limit, prompt_ids, render, stop_ids
+from onward.serve.prompts import (
+    chat_prompt,
+    check_tokens_named,
+    output_limit,
+    prompts_of,
+    render,
+    stop_ids,
+)
 from onward.serve.tool_choice import check_request
 
 
@@ -43,13 +51,13 @@ async def prepare_completion(served: ServedModel, request: CompletionRequest, re
             "This model has no tokens for filling in the middle, so it takes no 'suffix'. Leave it out.",
         )
     check_tokens_named(served, request)
-    prompts = await prompt_ids(served, request)
+    prompts = await prompts_of(served, request)
     stops = stop_ids(served, request, served.tokenizer.end_token_ids)
     generations: list[GenerateRequest] = []
-    for position, ids in enumerate(prompts):
-        limit = output_limit(served, request, len(ids), request.prompt_path(position))
+    for position, prompt in enumerate(prompts):
+        limit = output_limit(served, request, prompt.length, request.prompt_path(position))
         generations.append(
-            _generation(served, request, ids, limit, stops, request_id=request_id, scored=request.echo)
+            _generation(served, request, prompt, limit, stops, request_id=request_id, scored=request.echo)
         )
     return Job(
         served, request, generations, request.best_of or request.n, request.echo, _prompt_usage(prompts)
@@ -62,10 +70,11 @@ async def prepare_chat(served: ServedModel, request: ChatRequest, request_id: st
     check_tokens_named(served, request)
     check_request(served, request)
     rendered = await render(served, request)
-    limit = output_limit(served, request, len(rendered.ids), "messages")
+    prompt = await chat_prompt(served, request, rendered)
+    limit = output_limit(served, request, prompt.length, "messages")
     stops = stop_ids(served, request, rendered.stop_token_ids)
-    generation = _generation(served, request, rendered.ids, limit, stops, request_id=request_id, scored=False)
-    usage = _prompt_usage([rendered.ids])
+    generation = _generation(served, request, prompt, limit, stops, request_id=request_id, scored=False)
+    usage = _prompt_usage([prompt])
     return Job(served, request, [generation], request.n, usage=usage, rendered=rendered)
 
 
@@ -87,7 +96,7 @@ def candidate(generation: GenerateRequest, number: int) -> GenerateRequest:
 def _generation(
     served: ServedModel,
     request: OutputOptions,
-    ids: list[int],
+    prompt: Prompt,
     limit: int,
     stops: list[int],
     *,
@@ -99,7 +108,8 @@ def _generation(
         alternatives = 0  # the candidates are compared by their log probabilities
     return GenerateRequest(
         request_id=request_id,
-        prompt=ids,
+        prompt=prompt.ids,
+        images=prompt.images,
         max_tokens=limit,
         sampling=request.sampling,
         stop_token_ids=stops,
@@ -111,8 +121,8 @@ def _generation(
     )
 
 
-def _prompt_usage(prompts: list[list[int]]) -> Usage:
-    return Usage(prompt_tokens=sum(len(ids) for ids in prompts))
+def _prompt_usage(prompts: list[Prompt]) -> Usage:
+    return Usage(prompt_tokens=sum(prompt.length for prompt in prompts))
 
 
 def _require(served: ServedModel, capability: str) -> None:

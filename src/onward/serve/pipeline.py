@@ -172,7 +172,7 @@ def _opening(job: Job, branch: _Branch, scored: list[ScoredToken] | None) -> Cho
     if job.echo:
         want_entries = job.request.logprobs is not None
         delta = prompt_delta(job.served.tokenizer, branch.index, ids, scored, want_entries=want_entries)
-    if job.request.return_token_ids:
+    if job.request.return_token_ids and not branch.generation.images:
         delta = delta or ChoiceDelta(index=branch.index)
         delta.prompt_token_ids = ids
     return delta

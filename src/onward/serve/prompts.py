@@ -14,17 +14,18 @@ from onward.core.request import (
     TextPart,
 )
 from onward.rendering.renderer import RenderedPrompt
+from onward.serve.images import Prompt, SentImage, place_images, require_images
 from onward.serve.model import ServedModel
 
 LONG_TEXT = 16_384
 """Characters from which a text is tokenized in a thread, so that nobody else waits for it."""
 
 
-async def prompt_ids(served: ServedModel, request: CompletionRequest) -> list[list[int]]:
+async def prompts_of(served: ServedModel, request: CompletionRequest) -> list[Prompt]:
     """The token IDs of every prompt; given IDs stay as they are (TC-3). Raises `Failure`."""
     if request.prompt_chunks is not None:
-        return [_chunk_ids(served, request.prompt_chunks)]
-    prompts: list[list[int]] = []
+        return [await _joined(served, request.prompt_chunks)]
+    prompts: list[Prompt] = []
     for position, prompt in enumerate(request.prompts):
         param = request.prompt_path(position)
         if isinstance(prompt, str):
@@ -34,23 +35,23 @@ async def prompt_ids(served: ServedModel, request: CompletionRequest) -> list[li
         else:
             check_vocabulary(served, prompt, param)
             ids = prompt
-        prompts.append(ids)
+        prompts.append(Prompt(ids))
     return prompts
 
 
-def _chunk_ids(served: ServedModel, chunks: list[PromptPart]) -> list[int]:
-    """The token IDs of a prompt in parts, one after the other (TC-10)."""
+async def _joined(served: ServedModel, chunks: list[PromptPart]) -> Prompt:
+    """A prompt in parts, one after the other (TC-10)."""
     ids: list[int] = []
+    images: list[SentImage] = []
     for position, chunk in enumerate(chunks):
         param = f"prompt_chunks[{position}]"
         if isinstance(chunk, ImagePart):
-            raise invalid(
-                param,
-                f"'{param}' is an image, and '{served.model.id}' takes none: send token parts alone.",
-            )
-        check_vocabulary(served, chunk.tokens, f"{param}.tokens")
-        ids += chunk.tokens
-    return ids
+            require_images(served, param)
+            images.append(SentImage(len(ids), chunk, param))
+        else:
+            check_vocabulary(served, chunk.tokens, f"{param}.tokens")
+            ids += chunk.tokens
+    return await place_images(served, ids, images, check_marks=True) if images else Prompt(ids)
 
 
 async def tokenize(served: ServedModel, text: str, param: str) -> list[int]:
@@ -169,6 +170,20 @@ async def render(served: ServedModel, request: ChatRequest) -> RenderedPrompt:
     if size < LONG_TEXT:
         return renderer.render(request)
     return await asyncio.to_thread(renderer.render, request)
+
+
+async def chat_prompt(served: ServedModel, request: ChatRequest, rendered: RenderedPrompt) -> Prompt:
+    """A rendered conversation with its images."""
+    if not rendered.images:
+        return Prompt(rendered.ids)
+    paths = {
+        id(part): f"messages[{place}].content[{number}]"
+        for place, message in enumerate(request.messages)
+        if isinstance(message.content, list)
+        for number, part in enumerate(message.content)
+    }
+    sent = [SentImage(position, part, paths[id(part)]) for position, part in rendered.images]
+    return await place_images(served, rendered.ids, sent, check_marks=False)
 
 
 def _characters(message: Message) -> int:

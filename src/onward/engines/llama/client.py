@@ -14,6 +14,7 @@ from typing import Any
 
 from onward.core.failure import Failure, FailureKind
 from onward.core.generate import Chunk, GenerateRequest
+from onward.core.image import ImageSpan
 from onward.engines.llama import frames
 from onward.engines.protocol import EngineState, EngineStatus
 
@@ -72,6 +73,9 @@ class LlamaEngine:
             del self._inboxes[number]
             if not over:
                 link.send_now(frames.Cancel(number))
+
+    async def measure_images(self, sizes: list[tuple[int, int]]) -> list[ImageSpan]:  # noqa: ARG002
+        raise Failure(FailureKind.INVALID_REQUEST, "this engine takes no images")
 
     def status(self) -> EngineStatus:
         self._keep_connected()

@@ -105,10 +105,12 @@ def _turn(place: int, message: Message, *, developer: bool, images: bool) -> Tur
     if isinstance(content, list):
         parts = content
         for number, part in enumerate(parts):
-            if isinstance(part, ImagePart) and not images:
-                raise invalid(
-                    f"messages[{place}].content[{number}]", "this model takes no images: send text alone"
-                )
+            if isinstance(part, ImagePart):
+                param = f"messages[{place}].content[{number}]"
+                if not images:
+                    raise invalid(param, "this model takes no images: send text alone")
+                if role != "user":
+                    raise invalid(param, f"'{param}' is an image: only messages of the user may hold one")
         content = "".join([part.text for part in parts if isinstance(part, TextPart)])
     elif content is not None:
         parts = [TextPart(content)]

@@ -9,6 +9,7 @@ from onward.core.failure import Failure, excerpt, invalid
 from onward.rendering.families.conversation import Conversation
 from onward.rendering.parsing.grammar import Grammar
 from onward.rendering.prompt import PromptBuilder
+from onward.rendering.renderer import ImageMarks
 
 Render: TypeAlias = Callable[[Conversation, PromptBuilder], None]
 
@@ -94,5 +95,5 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the format has tool calls."""
     developer: bool = False
     """Whether it has the role developer; such messages are system messages otherwise."""
-    images: bool = False
-    """Whether its `render` takes image parts."""
+    images: ImageMarks | None = None
+    """What it writes around an image; None: its `render` takes no image parts."""

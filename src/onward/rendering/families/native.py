@@ -34,6 +34,7 @@ class NativeRenderer:
         self.name: Final = family.name
         self.reason: Final = reason
         self.tools: Final = family.tools
+        self.images: Final = family.images
         self.tokenizer: Final = tokenizer
         self._tokenizer: Final = tokenizer
         self._clock: Final = clock or SystemClock()
@@ -47,10 +48,10 @@ class NativeRenderer:
         builder = self.build(request)
         self._check_size(builder.string)
         ids, prefill = builder.ids()
-        if not ids:
+        if not ids and not builder.images:
             raise invalid("messages", "'messages' makes an empty prompt: send at least one with text.")
         begun = request.add_generation_prompt or request.continue_final_message
-        return RenderedPrompt(ids, sorted(self._stops), prefill if begun else [])
+        return RenderedPrompt(ids, sorted(self._stops), prefill if begun else [], builder.images)
 
     def build(self, request: ChatRequest) -> PromptBuilder:
         """The prompt before it is encoded."""
@@ -60,7 +61,7 @@ class NativeRenderer:
         conversation = conversation_of(
             request,
             developer=family.developer,
-            images=family.images,
+            images=family.images is not None,
             effort=effort,
             clock=self._clock,
             end=end,

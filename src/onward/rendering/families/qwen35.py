@@ -9,6 +9,7 @@ from onward.rendering.codecs.function_xml import function_xml
 from onward.rendering.families.chatml import HEADER, STOPS, think_and_call
 from onward.rendering.families.conversation import Called, Conversation, Turn
 from onward.rendering.families.family import HYBRID, Efforts, Family, Render, on_or_off
+from onward.rendering.families.images import QWEN, write_content
 from onward.rendering.families.qwen3 import split_thought
 from onward.rendering.families.repos import COPIES
 from onward.rendering.parsing.grammar import Trim
@@ -53,7 +54,9 @@ def _renderer(minor: int) -> Render:
         asked = _last_question(turns)
         for place, turn in enumerate(turns):
             if turn.role == "user" or (turn.role == "system" and place):
-                prompt.frame(f"<|im_start|>{turn.role}\n").text(turn.text.strip()).frame("<|im_end|>\n")
+                prompt.frame(f"<|im_start|>{turn.role}\n")
+                write_content(turn, prompt, QWEN)
+                prompt.frame("<|im_end|>\n")
             elif turn.role == "assistant":
                 _assistant(turn, prompt, thinks=keeps or place > asked, minor=minor)
             elif turn.role == "tool":
@@ -164,6 +167,7 @@ def _family(
         stops=STOPS,
         efforts=efforts,
         tools=True,
+        images=QWEN,
     )
 
 
