@@ -196,11 +196,14 @@ def _last_question(turns: Sequence[Turn]) -> int:
     return max((place for place, turn in enumerate(turns) if turn.role == "user"), default=-1)
 
 
-def _grammar(*, lines: bool, bare_end: bool) -> Grammar:
-    """`lines`: white space beside the marks is the format's. `bare_end`: ``</think>`` may stand alone."""
-    around, before_call = (NEWLINES, NEWLINE) if lines else (NOTHING, NOTHING)
-    call = {"<tool_call>": Edge(to="call", trail=before_call)}
-    done = {"</think>": Edge(to="answer", trail=around, lead=around)}
+def _grammar(*, trims: bool, bare_end: bool) -> Grammar:
+    """`trims`: newlines around a thought are the format's. `bare_end`: ``</think>`` may stand alone.
+
+    Those around the content are the format's in every version: the templates strip it.
+    """
+    around = NEWLINES if trims else NOTHING
+    call = {"<tool_call>": Edge(to="call", trail=NEWLINE)}
+    done = {"</think>": Edge(to="answer", trail=around, lead=NEWLINES)}
     start = {"<think>": Edge(to="reasoning", lead=around)} | call | (done if bare_end else {})
     states = {
         "start": State(says=Says.SPACE, edges=start, otherwise="answer", ends=True),
@@ -260,7 +263,7 @@ FAMILIES: Final = (
         "glm-4.5",
         r"GLM-4\.(5|5-Air|6)",
         render=_render_45,
-        grammar=_grammar(lines=True, bare_end=False),
+        grammar=_grammar(trims=True, bare_end=False),
         template=(_IN_LINES, _NOTHINK),
         lacks=("<|image|>", "<|begin_of_image|>"),
     ),
@@ -268,7 +271,7 @@ FAMILIES: Final = (
         "glm-4.7",
         r"GLM-(4\.7|4\.7-Flash|5)",
         render=_renderer(empty="</think>", later=False),
-        grammar=_grammar(lines=True, bare_end=True),
+        grammar=_grammar(trims=True, bare_end=True),
         template=("clear_thinking",),
         lacks=(_IN_LINES, "tool_to_json", "<|begin_of_image|>"),
     ),
@@ -276,7 +279,7 @@ FAMILIES: Final = (
         "glm-5.1",
         r"GLM-5\.1",
         render=_renderer(empty="</think>", later=True, fills=True),
-        grammar=_grammar(lines=False, bare_end=True),
+        grammar=_grammar(trims=False, bare_end=True),
         template=("tool_to_json", "thinking_indices"),
         lacks=(),
     ),
@@ -284,7 +287,7 @@ FAMILIES: Final = (
         "glm-5.2",
         r"GLM-5\.2",
         render=_renderer(empty="<think></think>", later=True),
-        grammar=_grammar(lines=False, bare_end=False),
+        grammar=_grammar(trims=False, bare_end=False),
         template=("tool_to_json", "Reasoning Effort: "),
         lacks=("thinking_indices",),
         efforts=_EFFORTS_52,

@@ -216,6 +216,7 @@ def test_well_formed_replies(pairs, text: str, expected):
 @pytest.mark.parametrize("family", ["glm-4.7", "glm-5.1", "glm-5.2"])
 def test_replies_to_what_the_prompt_has_begun(pairs, family: str):
     renderer = oracle.native(family, pairs[family][0])
+    kept = "" if family == "glm-4.7" else "\n"
     for effort, text, expected in (
         (True, "I'm\nthinking</think>Hello", ("Hello", "I'm\nthinking", [])),
         (True, "</think>" + called("f", line=""), ("", "", [("f", "{}")])),
@@ -224,6 +225,7 @@ def test_replies_to_what_the_prompt_has_begun(pairs, family: str):
             "Two.</think>I look." + called("f", ("a", "1"), ("b", "x"), line="") + called("g", line=""),
             ("I look.", "Two.", [("f", '{"a": 1, "b": "x"}'), ("g", "{}")]),
         ),
+        (True, "\n</think>\n\nHm.\n" + called("f"), ("Hm.", kept, [("f", "{}")])),
         (True, "a<think>b</think>c", ("a<think>b</think>c", "", [])),
         (True, "a" + called("f", line=""), ("a" + called("f", line=""), "", [])),
         (False, "Hello", ("Hello", "", [])),
@@ -235,6 +237,14 @@ def test_replies_to_what_the_prompt_has_begun(pairs, family: str):
         assert renderer.begun(prompt.ids) == prompt.prefill
         for end in ("<|user|>", "<|observation|>", "<|endoftext|>"):
             assert oracle.parts(oracle.said(renderer, text + end, prefill=prompt.prefill)) == expected
+
+
+def test_the_newline_behind_a_thought_that_is_switched_off(pairs):
+    renderer = oracle.native("glm-4.5", pairs["glm-4.5"][0])
+    request = ChatRequest(model="m", messages=[oracle.user("a")], reasoning_effort=False)
+    prefill = renderer.render(request).prefill
+    for text, expected in (("\nHello", ("Hello", "", [])), ("\n" + called("f"), ("", "", [("f", "{}")]))):
+        assert oracle.parts(oracle.said(renderer, text + END, prefill=prefill)) == expected
 
 
 @pytest.mark.parametrize(
