@@ -3,7 +3,8 @@
 A GGUF names one end token, at times two; models use more. The rest is known by spelling: the
 same spellings that llama.cpp goes by (`src/llama-vocab.cpp`, the list of end-of-generation
 tokens), with its two exceptions, and two of ours: ``</s>`` counts only where it was added to the
-vocabulary (in Qwen's it is a piece of HTML like any other), and the marks between the files of a
+vocabulary (in Qwen's it is a piece of HTML like any other), and not among other tags of HTML
+(Gemma 3 has struck-out text so), and the marks between the files of a
 repository (``<reponame>``, ``<|file_sep|>``) end nothing: a model of code writes them as it goes on.
 """
 
@@ -53,7 +54,10 @@ def end_tokens(
     sequence, turn, message); `padding` the token that pads a middle that is filled in, or None; `added`
     holds the tokens that are no ordinary ones.
     """
-    ends = {ids[text] for text in _ENDS if text in ids and (text != "</s>" or ids[text] in added)}
+    html = ids.get("</strong>", -1) in added
+    ends = {
+        ids[text] for text in _ENDS if text in ids and (text != "</s>" or (ids[text] in added and not html))
+    }
     ends |= set(named)
     if padding is None:
         padding = next((ids[text] for text in _PADDING if text in ids), None)

@@ -15,6 +15,11 @@ SPACE_MARK: Final = "▁"
 
 _BYTE_TOKEN: Final = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _MARKUP: Final = frozenset("<>[]|｜")
+_HTML: Final = re.compile(
+    r"</?(table|caption|thead|tbody|tfoot|t[rhd]|h[1-6]|blockquote|strong|em|[biusa]|su[bp]|code|html|body|img"
+    r"|span|bbox|[uo]l|li|div|iframe|footer)>"
+)
+"""Tags that some vocabularies (Gemma's) hold whole: text like any other."""
 
 
 class TokenizerError(ValueError):
@@ -98,10 +103,12 @@ class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def _is_markup(self, token: int, kind: TokenKind) -> bool:
-        if kind in {TokenKind.CONTROL, TokenKind.UNKNOWN}:
+        if kind in {TokenKind.CONTROL, TokenKind.UNKNOWN} or token in (self.bos_id, self.eos_id):
             return True
         text = self.tokens[token]
-        return kind is TokenKind.USER_DEFINED and len(text) > 1 and not _MARKUP.isdisjoint(text)
+        if kind is not TokenKind.USER_DEFINED or len(text) < 2 or _HTML.fullmatch(text):
+            return False
+        return not _MARKUP.isdisjoint(text)
 
 
 def from_metadata(metadata: Mapping[str, Any], *, add_bos: bool, byte_letters: bool) -> Vocabulary:
