@@ -8,6 +8,7 @@ import msgspec
 
 from onward.rendering.families import (
     deepseek_v31,
+    gemma,
     glm,
     gpt_oss,
     kimi,
@@ -34,6 +35,7 @@ ALL: Final[tuple[Family, ...]] = (
     *glm.FAMILIES,
     *minimax.FAMILIES,
     *mistral.FAMILIES,
+    *gemma.FAMILIES,
 )
 """In the order in which repo IDs and templates are tried."""
 
