@@ -83,13 +83,17 @@ class Client:
                 if response.status_code == 200:
                     return
                 why = _message_of(response) or f"/readyz answers {response.status_code}"
-            except httpx.TransportError:
-                why = "nothing answers there"
+            except httpx.TransportError as error:
+                why = f"TLS failed: {error}" if "SSL" in str(error) else "nothing answers there"
             if time.monotonic() >= end:
                 raise CommandError(f"{self.origin} is not ready after {seconds:g} s ({why}); look at its log")
             time.sleep(POLL_S)
 
     def _unreachable(self, error: Exception) -> CommandError:
+        if isinstance(error, httpx.ConnectError) and "SSL" in str(error):
+            return CommandError(
+                f"TLS with {self.origin} failed ({error}); if it speaks plain HTTP, say http:// in --url"
+            )
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
             return CommandError(
                 f"no server answers at {self.origin}; start one (`onward serve`), or name another with --url"

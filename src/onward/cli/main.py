@@ -19,12 +19,12 @@ SOURCE_HELP = "a .gguf file or a folder with one, hf:ORG/REPO[@REVISION][/FILE],
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; answers the exit code."""
-    chosen = build_parser().parse_args(arguments)
-    module, _, function = chosen.run.partition(":")
-    run: Callable[[argparse.Namespace], int | None] = getattr(
-        importlib.import_module(f"onward.cli.{module}"), function
-    )
     try:
+        chosen = build_parser().parse_args(arguments)
+        module, _, function = chosen.run.partition(":")
+        run: Callable[[argparse.Namespace], int | None] = getattr(
+            importlib.import_module(f"onward.cli.{module}"), function
+        )
         code = run(chosen) or 0
         sys.stdout.flush()
     except CommandError as error:
@@ -104,7 +104,7 @@ def _talk(commands: Commands) -> None:
         parser.add_argument(
             "--max-tokens",
             metavar="N",
-            type=_whole(1, 1 << 31),
+            type=_whole(1, (1 << 31) - 1),
             help="longest answer (256 of a text, 1024 of a chat)",
         )
         parser.add_argument("--temperature", metavar="T", type=_temperature, help="0 is greedy, 1 is neutral")

@@ -284,13 +284,13 @@ def model_of_source(source: str) -> Model:
     if source in {DEFAULT_SOURCE, f"{DEFAULT_SOURCE}=={PACKAGES[known].version}"}:
         return default_model()
     kind, _, rest = source.partition(":")
-    repo = ""
+    repo = name = ""
     if kind == "pypi":
         name = rest.partition("==")[0]
     elif kind == "hf":
         repo = "/".join(rest.split("/")[:2]).partition("@")[0]
         name = repo.rpartition("/")[2]
-    else:
+    elif source:
         path = Path(source).expanduser().resolve()
         name, source = (path.name if path.is_dir() else path.stem), str(path)
     plain = re.sub(r"[^a-z0-9._-]", "-", name.lower())

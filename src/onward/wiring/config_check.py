@@ -5,6 +5,7 @@ settings that this version cannot honour.
 import ipaddress
 import os
 import re
+import socket
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,9 +80,24 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _is_address(host: str) -> bool:
+    """Whether it is an IP address, or a name that this machine can look up."""
+    host = host.strip("[]")
+    numeric = ":" in host or not re.search("[A-Za-z]", host)
+    try:
+        socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST if numeric else 0)
+    except (OSError, UnicodeError):
+        return False
+    return True
+
+
 def _server(config: "Config") -> Iterator[str]:
     server = config.server
-    if not is_loopback(server.host) and not config.keys and not server.no_auth:
+    if not server.host:
+        yield "server.host: must not be empty"
+    elif not _is_address(server.host):
+        yield f"server.host: {server.host} is no address here; write an address of this machine, or its name"
+    elif not is_loopback(server.host) and not config.keys and not server.no_auth:
         yield (
             f"server.host: {server.host} can be reached from other machines and no key exists; make one with"
             " `onward keys new NAME`, or let everybody in with --no-auth"

@@ -1,5 +1,6 @@
 """Sockets to listen on, and who may be let in through them."""
 
+import errno
 import ipaddress
 import resource
 import socket
@@ -7,6 +8,11 @@ import socket
 from onward.wiring.config import Config
 
 _BACKLOG = 2048
+_TODO = {
+    errno.EADDRINUSE: "Stop what listens there or choose another --port",
+    errno.EADDRNOTAVAIL: "It is no address of this machine: choose another --host",
+    errno.EACCES: "Choose a --port above 1023, or get the right to take this one",
+}
 
 
 class ServeError(Exception):
@@ -51,9 +57,8 @@ def bind(config: Config) -> list[socket.socket]:
             refused = error
     if not bound:
         reason = refused.strerror if refused else "it has no address"
-        raise ServeError(
-            f"cannot listen on {host} port {port}: {reason}. Stop what listens there or choose another --port"
-        )
+        todo = _TODO.get(refused.errno or 0 if refused else 0, "Choose another --host or --port")
+        raise ServeError(f"cannot listen on {host} port {port}: {reason}. {todo}")
     return bound
 
 

