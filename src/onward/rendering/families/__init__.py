@@ -49,7 +49,9 @@ How the grammar holds the hard ones
   edge for `END` is taken at any end: a call that only the end closes (Mistral, bare JSON) has
   ``END: Edge(to=..., close=True)``, and is then complete when cut, too, if its codec can read it.
 - *Mistral*: CALL keeps ``[ARGS]`` and ``[CALL_ID]``; its edge for ``[TOOL_CALLS]`` closes it and leads
-  back into it; ``END`` closes it. The codec reads the list of v3 as well.
+  back into it; ``END`` closes it. The codec reads the list of v3 as well. Its reasoning ``keeps`` the
+  marks of calls: they are text there. (Harmony's calls have a mark at their end, so its ``END`` edge
+  is ``whole``: a call that is cut off there is text.)
 - *Bare JSON* (Llama 3): a SPACE start state with ``openings={'{"name"': "call"}`` (white space aside);
   its edge for `END` is ``close=True, lenient=True``: what is no call is content.
 - *Harmony*: the start state is a LABEL that keeps ``<|channel|>`` and ``<|constrain|>``; its edge for
