@@ -8,6 +8,8 @@ import msgspec
 
 from onward.rendering.families import (
     deepseek_v31,
+    deepseek_v32,
+    deepseek_v4,
     gemma,
     glm,
     gpt_oss,
@@ -36,6 +38,8 @@ ALL: Final[tuple[Family, ...]] = (
     *minimax.FAMILIES,
     *mistral.FAMILIES,
     *gemma.FAMILIES,
+    *deepseek_v32.FAMILIES,
+    *deepseek_v4.FAMILIES,
 )
 """In the order in which repo IDs and templates are tried."""
 
