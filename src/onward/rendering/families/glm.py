@@ -207,7 +207,7 @@ def _grammar(*, trims: bool, bare_end: bool) -> Grammar:
     start = {"<think>": Edge(to="reasoning", lead=around)} | call | (done if bare_end else {})
     states = {
         "start": State(says=Says.SPACE, edges=start, otherwise="answer", ends=True),
-        "reasoning": State(says=Says.REASONING, edges=done),
+        "reasoning": State(says=Says.REASONING, edges=done, ends=True),
         "answer": State(says=Says.CONTENT, edges=call, ends=True),
         "call": State(
             says=Says.CALL, edges={"</tool_call>": Edge(to="called", close=True)}, keeps=frozenset(MARKS)

@@ -106,7 +106,7 @@ def _grammar() -> Grammar:
     think = {"<think>": Edge(to="reasoning", lead=NEWLINE)}
     states = {
         "start": State(says=Says.SPACE, edges=think | call, otherwise="answer", ends=True),
-        "reasoning": State(says=Says.REASONING, edges=done),
+        "reasoning": State(says=Says.REASONING, edges=done, ends=True),
         "answer": State(says=Says.CONTENT, edges=call, ends=True),
         "call": State(says=Says.CALL, edges={"</minimax:tool_call>": Edge(to="called", close=True)}),
         "called": State(says=Says.SPACE, edges=call, otherwise="answer", ends=True),

@@ -187,6 +187,7 @@ def called(name: str, *arguments: tuple[str, str], line: str = "\n") -> str:
         ("\n<think>\nabc\n</think>\n\ndef\n", ("def\n", "abc", [])),
         ("\n<think>abc</think>", ("", "abc", [])),
         ("Hello", ("Hello", "", [])),
+        ("\n<think>a reply may end in a thought", ("", "a reply may end in a thought", [])),
         (
             "\n<think>abc</think>\nHm.\n" + called("f", ("a", "1")) + "\n" + called("now"),
             ("Hm.", "abc", [("f", '{"a": 1}'), ("now", "{}")]),
@@ -252,7 +253,7 @@ def test_the_newline_behind_a_thought_that_is_switched_off(pairs):
     [
         "a</think>b",
         "</think>b",
-        "<think>a",
+        "<think>a<think>b",
         "<think>a\n" + called("f"),
         "a<tool_call></tool_call>",
         "a<tool_call>\n</tool_call>",

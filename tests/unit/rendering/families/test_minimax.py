@@ -156,6 +156,7 @@ INNER = 'a</parameter>\n</invoke>\nb</parameter><x name="k">'
     ("text", "expected"),
     [
         ("Hello", ("Hello", "", [])),
+        ("<think>\na reply may end in a thought", ("", "a reply may end in a thought", [])),
         (
             "<think>\nI'm\nthinking\n</think>\n\nHello, world!\nyou",
             ("Hello, world!\nyou", "I'm\nthinking", []),
@@ -192,7 +193,7 @@ def test_well_formed_replies(renderer, text: str, expected):
     "text",
     [
         "a</think>b",
-        "<think>\na",
+        "<think>\na<think>",
         "<think>\na\n" + block(called("f")) + "<think>",
         "a\n" + block(),
         "a\n" + block("b"),

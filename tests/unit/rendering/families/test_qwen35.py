@@ -242,10 +242,8 @@ def test_well_formed_replies(pair, text: str, expected):
     "text",
     [
         "abc</think>def",
-        "<think>abc",
         # A call ends no thought.
         "<think>\na\n" + called("f"),
-        THOUGHT + "<think>b</think>",
         "a\n\n<tool_call>\n</tool_call>",
         "a\n\n<tool_call>\n<function=f>\n</tool_call>",
         "a\n\n<tool_call>\nf\n<function=f>\n</function>\n</tool_call>",
