@@ -266,6 +266,47 @@ def test_a_wrong_field_is_refused_by_name(read: Any, body: dict[str, Any], param
     assert len(error["message"]) < 400
 
 
+CALLED = [{"role": "assistant", "tool_calls": [{}]}]
+PICTURE = [{"role": "user", "content": [{"type": "image_url"}]}]
+
+
+@pytest.mark.parametrize(
+    ("read", "body", "message"),
+    [
+        (completion, {"seed": 2**63}, "'seed' must be at most 9223372036854775807, not 9223372036854775808."),
+        (
+            completion,
+            {"seed": -(2**63) - 1},
+            "'seed' must be at least -9223372036854775808, not -9223372036854775809.",
+        ),
+        (completion, {"temperature": 2.5}, "'temperature' must be at most 2, not 2.5."),
+        (completion, {"top_p": 0}, "'top_p' must be above 0, not 0."),
+        (chat, {"tools": [{"type": "function"}]}, "'tools[0].function' is required: an object."),
+        (chat, {"tools": [{"function": {}}]}, "'tools[0].function.name' is required: a string."),
+        (chat, {"tools": [None]}, "'tools[0]' must be an object, not null."),
+        (chat, {"tool_choice": {}}, "'tool_choice.type' is required: 'function'."),
+        (chat, {"tool_choice": {"type": "x"}}, "'tool_choice.type' must be 'function', not 'x'."),
+        (chat, {"messages": [None]}, "'messages[0]' must be an object, not null."),
+        (chat, {"messages": CALLED}, "'messages[0].tool_calls[0].id' is required: a string."),
+        (
+            chat,
+            {"messages": PICTURE},
+            "'messages[0].content[0].image_url' is required: an object with a 'url'.",
+        ),
+        (
+            completion,
+            {"prompt": None, "prompt_chunks": [{"type": "tokens"}]},
+            "'prompt_chunks[0].tokens' is required: an array of token IDs.",
+        ),
+    ],
+)
+@pytest.mark.covers("O-5")
+def test_messages_say_what_is_wrong(read: Any, body: dict[str, Any], message: str) -> None:
+    """What is missing is called so, and whole numbers stand there in full."""
+    status, error = refusal(read, body)
+    assert (status, error["message"]) == (400, message)
+
+
 @pytest.mark.fault("D07")
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity", "1e999"])
 def test_numbers_that_are_not_finite_are_refused(constant: str) -> None:

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import msgspec
 
-from onward.core.failure import excerpt, invalid
+from onward.core.failure import invalid
 from onward.core.request import ContentPart, Message, TextPart, ToolCall
 from onward.dialects.images import read_image
 from onward.dialects.tools import function_type, name_at, object_at, text_at
-from onward.dialects.values import Messages, json_type
+from onward.dialects.values import Messages, mistyped, unlisted
 
 _MOST_CALLS = 256
 
@@ -21,7 +21,7 @@ _MOST_CALLS = 256
 def read_messages(kind: Messages, value: Any, path: str) -> list[Message]:
     """A conversation of at least one message."""
     if type(value) is not list:
-        raise invalid(path, f"'{path}' must be an array of messages, not {json_type(value)}.")
+        raise mistyped(path, "an array of messages", value)
     items = cast("list[Any]", value)
     if not items:
         raise invalid(path, f"'{path}' is empty: send at least one message.")
@@ -33,11 +33,8 @@ def read_messages(kind: Messages, value: Any, path: str) -> list[Message]:
 def _message(kind: Messages, value: Any, path: str) -> Message:
     message = object_at(value, path)
     role = message.get("role")
-    if role is None:
-        raise invalid(f"{path}.role", f"'{path}.role' is required: one of {_listed(kind.roles)}.")
     if type(role) is not str or role not in kind.roles:
-        shown = f"'{excerpt(role, 40)}'" if isinstance(role, str) else json_type(role)
-        raise invalid(f"{path}.role", f"'{path}.role' must be one of {_listed(kind.roles)}, not {shown}.")
+        raise unlisted(f"{path}.role", f"one of {_listed(kind.roles)}", role)
     content = _content(kind, message.get("content"), f"{path}.content")
     name = message.get("name")
     if name is not None:
@@ -96,7 +93,7 @@ def _content(kind: Messages, value: Any, path: str) -> str | list[ContentPart] |
     if value is None or type(value) is str:
         return value
     if type(value) is not list:
-        raise invalid(path, f"'{path}' must be a string or an array of parts, not {json_type(value)}.")
+        raise mistyped(path, "a string or an array of parts", value)
     parts = cast("list[Any]", value)
     if len(parts) > kind.most_parts:
         raise invalid(path, f"'{path}' holds {len(parts)} parts; at most {kind.most_parts} are taken.")
@@ -110,15 +107,14 @@ def _part(kind: Messages, value: Any, path: str) -> ContentPart:
         return TextPart(text_at(part.get(name), f"{path}.{name}"))
     if name == "image_url":
         return read_image(kind.images, part.get("image_url"), f"{path}.image_url")
-    shown = f"'{excerpt(name, 40)}'" if isinstance(name, str) else json_type(name)
-    raise invalid(f"{path}.type", f"'{path}.type' must be 'text' or 'image_url', not {shown}.")
+    raise unlisted(f"{path}.type", "'text' or 'image_url'", name)
 
 
 def _tool_calls(value: Any, path: str) -> list[ToolCall]:
     if value is None:
         return []
     if type(value) is not list:
-        raise invalid(path, f"'{path}' must be an array of tool calls, not {json_type(value)}.")
+        raise mistyped(path, "an array of tool calls", value)
     items = cast("list[Any]", value)
     if len(items) > _MOST_CALLS:
         raise invalid(path, f"'{path}' holds {len(items)} calls; at most {_MOST_CALLS} are taken.")

@@ -12,7 +12,7 @@ from onward.core.failure import excerpt, invalid
 from onward.core.request import ImagePart, PromptPart, TokensPart
 from onward.dialects.prompts import checked_ids
 from onward.dialects.tools import object_at, text_at
-from onward.dialects.values import Images, PromptChunks, json_type
+from onward.dialects.values import Images, PromptChunks, mistyped, unlisted
 
 _LONGEST_ADDRESS: Final = 8192
 _DETAILS: Final = ("auto", "low", "high", "original")
@@ -23,7 +23,7 @@ _ADDRESS: Final = re.compile(r"https?://[^/]", re.IGNORECASE)
 def read_prompt_chunks(kind: PromptChunks, value: Any, path: str) -> list[PromptPart]:
     """The parts of one prompt, in order; together they are not empty."""
     if type(value) is not list:
-        raise invalid(path, f"'{path}' must be an array of parts, not {json_type(value)}.")
+        raise mistyped(path, "an array of parts", value)
     items = cast("list[Any]", value)
     if len(items) > kind.most:
         raise invalid(path, f"'{path}' holds {len(items)} parts; at most {kind.most} are taken.")
@@ -43,6 +43,8 @@ def read_image(kind: Images, value: Any, path: str) -> ImagePart:
             known = ", ".join(f"'{name}'" for name in _DETAILS)
             raise invalid(f"{path}.detail", f"'{path}.detail' must be one of {known}.")
         value, path = image.get("url"), f"{path}.url"
+    elif value is None:
+        raise mistyped(path, "an object with a 'url'", value)
     url = text_at(value, path)
     if url[:5].lower() == "data:":
         _check_data(kind, url, path)
@@ -63,15 +65,12 @@ def _part(kind: PromptChunks, value: Any, path: str) -> PromptPart:
     if name == "tokens":
         tokens = part.get("tokens")
         if type(tokens) is not list:
-            raise invalid(
-                f"{path}.tokens", f"'{path}.tokens' must be an array of token IDs, not {json_type(tokens)}."
-            )
+            raise mistyped(f"{path}.tokens", "an array of token IDs", tokens)
         items = cast("list[Any]", tokens)
         return TokensPart(checked_ids(items, f"{path}.tokens") if items else [])
     if name == "image_url":
         return read_image(kind.images, part.get("image_url"), f"{path}.image_url")
-    shown = f"'{excerpt(name, 40)}'" if isinstance(name, str) else json_type(name)
-    raise invalid(f"{path}.type", f"'{path}.type' must be 'tokens' or 'image_url', not {shown}.")
+    raise unlisted(f"{path}.type", "'tokens' or 'image_url'", name)
 
 
 def _check_data(kind: Images, url: str, path: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any, NoReturn, cast
 import msgspec
 
 from onward.core.failure import excerpt, invalid
-from onward.dialects.values import INT32_HIGH, LogitBias, Prompts, Stops, TokenIds, json_type
+from onward.dialects.values import INT32_HIGH, LogitBias, Prompts, Stops, TokenIds, json_type, mistyped
 
 _INT_ONLY: frozenset[type] = frozenset({int})
 _DIGITS_IN_AN_ID = 10
@@ -37,7 +37,7 @@ def read_prompts(kind: Prompts, value: Any, path: str) -> PromptList:
     if type(value) is str:
         return PromptList([value], batch=False)
     if type(value) is not list:
-        raise invalid(path, f"'{path}' must be {_forms(kind)}, not {json_type(value)}.")
+        raise mistyped(path, _forms(kind), value)
     items = cast("list[Any]", value)
     if not items:
         raise invalid(path, f"'{path}' is an empty array: send at least one prompt.")
@@ -63,7 +63,7 @@ def read_prompts(kind: Prompts, value: Any, path: str) -> PromptList:
 def read_token_ids(kind: TokenIds, value: Any, path: str) -> list[int]:
     """An array of token IDs, possibly empty."""
     if type(value) is not list:
-        raise invalid(path, f"'{path}' must be an array of token IDs, not {json_type(value)}.")
+        raise mistyped(path, "an array of token IDs", value)
     items = cast("list[Any]", value)
     if not kind.least <= len(items) <= kind.most:
         raise invalid(path, f"'{path}' holds {len(items)} token IDs; {kind.least} to {kind.most} are taken.")
@@ -75,7 +75,7 @@ def read_stops(kind: Stops, value: Any, path: str) -> StopList:
     if type(value) is str:
         return StopList(_stop_texts(kind, [value], path, alone=True))
     if type(value) is not list:
-        raise invalid(path, f"'{path}' must be {_stop_forms(kind)}, not {json_type(value)}.")
+        raise mistyped(path, _stop_forms(kind), value)
     items = cast("list[Any]", value)
     if not items:
         return StopList()
@@ -91,7 +91,7 @@ def read_stops(kind: Stops, value: Any, path: str) -> StopList:
 def read_logit_bias(kind: LogitBias, value: Any, path: str) -> dict[int, float]:
     """Token IDs, written as strings, to addends."""
     if type(value) is not dict:
-        raise invalid(path, f"'{path}' must be an object of token IDs to numbers, not {json_type(value)}.")
+        raise mistyped(path, "an object of token IDs to numbers", value)
     items = cast("dict[str, Any]", value)
     if len(items) > kind.most:
         raise invalid(path, f"'{path}' names {len(items)} tokens; at most {kind.most} are taken.")

@@ -32,7 +32,8 @@ from onward.dialects.values import (
     ToolChoice,
     Tools,
     Value,
-    json_type,
+    mistyped,
+    unlisted,
 )
 
 Reader = Callable[[Any, str], Any]
@@ -131,7 +132,7 @@ def _choice(kind: Choice) -> Reader:
         if value not in values:
             if value in refused:
                 raise invalid(path, f"'{path}': '{value}' is not served. {refused[value]}")
-            raise invalid(path, f"'{path}' must be one of {listed}, not '{excerpt(value, 40)}'.")
+            raise unlisted(path, f"one of {listed}", value)
         return value
 
     return read
@@ -177,14 +178,20 @@ def _any_object(_: AnyObject) -> Reader:
 
 
 def _wrong_type(path: str, wanted: str, value: Any) -> NoReturn:
-    raise invalid(path, f"'{path}' must be {wanted}, not {json_type(value)}.")
+    raise mistyped(path, wanted, value)
 
 
 def _out_of_range(path: str, value: float, low: float, high: float, *, above_low: bool = False) -> NoReturn:
     got = excerpt(str(value), 40)
     if value < low or (above_low and value == low):
-        raise invalid(path, f"'{path}' must be {'above' if above_low else 'at least'} {low:.10g}, not {got}.")
-    raise invalid(path, f"'{path}' must be at most {high:.10g}, not {got}.")
+        least = "above" if above_low else "at least"
+        raise invalid(path, f"'{path}' must be {least} {_shown(low)}, not {got}.")
+    raise invalid(path, f"'{path}' must be at most {_shown(high)}, not {got}.")
+
+
+def _shown(bound: float) -> str:
+    """A bound, integers in full."""
+    return str(bound) if isinstance(bound, int) else f"{bound:.10g}"
 
 
 def _compiler(read: Callable[[_V, Any, str], Any]) -> Callable[[_V], Reader]:

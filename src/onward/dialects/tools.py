@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 from onward.core.failure import excerpt, invalid
-from onward.dialects.values import ToolChoice, Tools, json_type
+from onward.dialects.values import ToolChoice, Tools, mistyped, unlisted
 
 _LONGEST_NAME = 256
 _MODES = ("none", "auto", "required")
@@ -12,7 +12,7 @@ _MODES = ("none", "auto", "required")
 def read_tools(kind: Tools, value: Any, path: str) -> list[dict[str, Any]]:
     """Function tools, as sent. An empty array is no tools: agents send it."""
     if type(value) is not list:
-        raise invalid(path, f"'{path}' must be an array of tools, not {json_type(value)}.")
+        raise mistyped(path, "an array of tools", value)
     tools = cast("list[Any]", value)
     if len(tools) > kind.most:
         raise invalid(path, f"'{path}' holds {len(tools)} tools; at most {kind.most} are taken.")
@@ -37,7 +37,7 @@ def read_tool_choice(_: ToolChoice, value: Any, path: str) -> str | dict[str, An
             )
         return value
     if type(value) is not dict:
-        raise invalid(path, f"'{path}' must be a string or an object, not {json_type(value)}.")
+        raise mistyped(path, "a string or an object", value)
     choice = cast("dict[str, Any]", value)
     return {"type": "function", "function": {"name": _named(choice, path)}}
 
@@ -57,22 +57,21 @@ def check_tool_choice(choice: str | dict[str, Any] | None, tools: list[dict[str,
 def object_at(value: Any, path: str) -> dict[str, Any]:
     """`value` if it is an object."""
     if type(value) is not dict:
-        raise invalid(path, f"'{path}' must be an object, not {json_type(value)}.")
+        raise mistyped(path, "an object", value)
     return cast("dict[str, Any]", value)
 
 
 def text_at(value: Any, path: str) -> str:
     """`value` if it is a string."""
     if type(value) is not str:
-        raise invalid(path, f"'{path}' must be a string, not {json_type(value)}.")
+        raise mistyped(path, "a string", value)
     return value
 
 
 def function_type(value: Any, path: str) -> None:
     """Refuse a type of tool other than functions."""
     if value is not None and value != "function":
-        shown = f"'{excerpt(value, 40)}'" if isinstance(value, str) else json_type(value)
-        raise invalid(path, f"'{path}' must be 'function', the one kind of tool there is; not {shown}.")
+        raise unlisted(path, "'function', the one kind of tool there is", value)
 
 
 def name_at(value: Any, path: str) -> str:
@@ -93,13 +92,12 @@ def _function_name(tool: dict[str, Any], path: str) -> str:
         object_at(function["parameters"], f"{inner}.parameters")
     strict = function.get("strict")
     if strict is not None and strict is not True and strict is not False:
-        raise invalid(f"{inner}.strict", f"'{inner}.strict' must be true or false, not {json_type(strict)}.")
+        raise mistyped(f"{inner}.strict", "true or false", strict)
     return name_at(function.get("name"), f"{inner}.name")
 
 
 def _named(choice: dict[str, Any], path: str) -> str:
     kind = choice.get("type")
     if kind != "function":
-        shown = f"'{excerpt(kind, 40)}'" if isinstance(kind, str) else json_type(kind)
-        raise invalid(f"{path}.type", f"'{path}.type' must be 'function', not {shown}.")
+        raise unlisted(f"{path}.type", "'function'", kind)
     return name_at(object_at(choice.get("function"), f"{path}.function").get("name"), f"{path}.function.name")

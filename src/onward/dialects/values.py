@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from onward.core.failure import Failure, excerpt, invalid
+
 if TYPE_CHECKING:
     from onward.dialects.schema import Field
 
@@ -156,6 +158,23 @@ class Tools(Value, frozen=True, kw_only=True):
 
 class ToolChoice(Value, frozen=True, kw_only=True):
     """``none``, ``auto``, ``required``, or a function by name."""
+
+
+def mistyped(path: str, wanted: str, value: Any) -> Failure:
+    """The failure of a value of another type than `wanted`, a phrase such as "a string".
+
+    null is a field that was not sent; in an array it is itself.
+    """
+    if value is None and not path.endswith("]"):
+        return invalid(path, f"'{path}' is required: {wanted}.")
+    return invalid(path, f"'{path}' must be {wanted}, not {json_type(value)}.")
+
+
+def unlisted(path: str, wanted: str, value: Any) -> Failure:
+    """The failure of a value that is none of the strings in the phrase `wanted`."""
+    if not isinstance(value, str):
+        return mistyped(path, wanted, value)
+    return invalid(path, f"'{path}' must be {wanted}, not '{excerpt(value, 40)}'.")
 
 
 def json_type(value: Any) -> str:
