@@ -27,17 +27,18 @@ def think_and_call(
 ) -> Grammar:
     r"""Replies of the form ``<think>\n…\n</think>\n\n…\n<tool_call>\n…\n</tool_call>``.
 
-    Every part may be missing. A prompt may have begun with ``<think>``, or with a whole thought.
-    Text may stand behind a call (TH-7), and more calls. `keeps`: marks that are part of a call.
+    Every part may be missing, or come again. A prompt may have begun with ``<think>``, or with a
+    whole thought. Text may stand behind a call (TH-7). A reply may end in a thought: models do.
+    `keeps`: marks that are part of a call.
     """
     think = {"<think>": Edge(to="reasoning", lead=NEWLINES)} if thinks else {}
     call = {"<tool_call>": Edge(to="call", trail=before_call)} if calls else {}
     done = {"</think>": Edge(to="answer", trail=NEWLINES, lead=after_thought)} if thinks else {}
     states = {
         "start": State(says=Says.SPACE, edges=think | call, otherwise="answer", ends=True),
-        "reasoning": State(says=Says.REASONING, edges=done),
-        "answer": State(says=Says.CONTENT, edges=call, ends=True),
+        "reasoning": State(says=Says.REASONING, edges=done, ends=True),
+        "answer": State(says=Says.CONTENT, edges=think | call, ends=True),
         "call": State(says=Says.CALL, edges={"</tool_call>": Edge(to="called", close=True)}, keeps=keeps),
-        "called": State(says=Says.SPACE, edges=call, otherwise="answer", ends=True),
+        "called": State(says=Says.SPACE, edges=think | call, otherwise="answer", ends=True),
     }
     return Grammar(start="start", states=states, codec=codec or json_call())

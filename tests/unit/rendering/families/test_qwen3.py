@@ -61,6 +61,14 @@ def test_a_callers_text_never_becomes_a_control_token(pair):
         ("Hello", ("Hello", "", [])),
         ("<think>\nabc\n</think>\n\ndef", ("def", "abc", [])),
         ("<think>\n\n</think>\n\ndef\n", ("def\n", "", [])),
+        ("<think>\n\nabc\n\n</think>\n\n\ndef", ("def", "abc", [])),
+        ("<think>\nabc", ("", "abc", [])),
+        ("a<think>b</think>\n\nc<think>d</think>e", ("ace", "bd", [])),
+        ("a<tool_response>b", ("a<tool_response>b", "", [])),
+        (
+            '<tool_call>{"arguments": {"a": 1, "a": 2}, "id": 7, "name": "f"}</tool_call>',
+            ("", "", [("f", '{"a": 1, "a": 2}')]),
+        ),
         (
             'Hm.\n<tool_call>\n{"name": "f", "arguments": {"a": "b\\"c"}}\n</tool_call>',
             ("Hm.", "", [("f", '{"a": "b\\"c"}')]),
@@ -84,8 +92,9 @@ def test_well_formed_replies(pair, text: str, expected):
     "text",
     [
         "abc</think>def",
-        "<think>abc",
         "<think>a<think>b</think>c",
+        "<think>a</think>b</think>c",
+        '<think>a<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call></think>b',
         'a<tool_call>\n{"name": "f"}\n</tool_call>',
         'a<tool_call>\n{"name": "f", "arguments": {"x": NaN}}\n</tool_call>',
         'a<tool_call>\n{"name": "f", "arguments": {}}',
