@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 
 from onward.rendering.families import (
+    deepseek_v4,
     deepseek_v31,
     deepseek_v32,
-    deepseek_v4,
     gemma,
     glm,
     gpt_oss,
@@ -18,8 +18,8 @@ from onward.rendering.families import (
     minimax,
     mistral,
     qwen3,
-    qwen35,
     qwen3_coder,
+    qwen35,
     smollm,
 )
 from onward.rendering.families.family import Family
