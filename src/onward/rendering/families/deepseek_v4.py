@@ -28,8 +28,8 @@ _ABSOLUTE: Final = (
     "You MUST be very thorough in your thinking and comprehensively decompose the problem to resolve the "
     "root cause, rigorously stress-testing your logic against all potential paths, edge cases, and "
     "adversarial scenarios.\nExplicitly write out your entire deliberation process, documenting every "
-    "intermediate step, considered alternative, and rejected hypothesis to ensure absolutely no assumption is left "
-    "unchecked.\n\n"
+    "intermediate step, considered alternative, and rejected hypothesis to ensure absolutely no assumption "
+    "is left unchecked.\n\n"
 )
 _BEYOND: Final = (
     "Reasoning Effort: Beyond maximum — exhaustive, relentless, and uncompromising.\n"

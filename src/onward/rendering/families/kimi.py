@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, cast
 
+from onward.core.request import ImagePart
 from onward.rendering.codecs.named_json import kimi_call
 from onward.rendering.families.conversation import Called, Conversation, Turn
 from onward.rendering.families.family import HYBRID, INSTRUCT, REASONING, Family, on_or_off
 from onward.rendering.families.repos import COPIES
 from onward.rendering.parsing.grammar import Edge, Grammar, Says, State
 from onward.rendering.prompt import PromptBuilder
+from onward.rendering.renderer import ImageMarks
 
 _HEADER: Final = "<|im_assistant|>assistant<|im_middle|>"
 _SECTION: Final = "<|tool_calls_section_begin|>"
@@ -26,6 +28,7 @@ _SECTION_END: Final = "<|tool_calls_section_end|>"
 _CALL: Final = "<|tool_call_begin|>"
 _ARGUMENTS: Final = "<|tool_call_argument_begin|>"
 _CALL_END: Final = "<|tool_call_end|>"
+_IMAGE: Final = ImageMarks(before="<|media_begin|>image<|media_content|>", after="<|media_end|>")
 _OPENERS: Final = {"user": "<|im_user|>", "assistant": "<|im_assistant|>"}
 _SYSTEM: Final = (
     "<|im_system|>system<|im_middle|>You are Kimi, an AI assistant created by Moonshot AI.<|im_end|>"
@@ -110,8 +113,16 @@ def _turn(turn: Turn, prompt: PromptBuilder, *, thought: str | None) -> None:
     elif turn.role == "tool":
         prompt.frame("## Return of ").text(turn.call_id or "").frame("\n").text(turn.text)
     else:
-        prompt.text(turn.text)
+        _content(turn, prompt)
     prompt.frame("<|im_end|>")
+
+
+def _content(turn: Turn, prompt: PromptBuilder) -> None:
+    for part in turn.parts:
+        if isinstance(part, ImagePart):
+            prompt.frame(_IMAGE.before).image(part).frame(_IMAGE.after)
+        else:
+            prompt.text(part.text)
 
 
 def _calls(calls: Sequence[Called], prompt: PromptBuilder) -> None:
@@ -194,6 +205,7 @@ FAMILIES: Final = (
         stops=_STOPS,
         efforts=on_or_off(switch="thinking"),
         tools=True,
+        images=_IMAGE,
     ),
     Family(
         name="kimi-k2.7",
@@ -207,5 +219,6 @@ FAMILIES: Final = (
         header=_HEADER,
         stops=_STOPS,
         tools=True,
+        images=_IMAGE,
     ),
 )

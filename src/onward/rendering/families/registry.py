@@ -7,19 +7,20 @@ from typing import Final
 import msgspec
 
 from onward.rendering.families import (
-    deepseek_v4,
     deepseek_v31,
     deepseek_v32,
+    deepseek_v4,
     gemma,
     glm,
     gpt_oss,
+    inkling,
     kimi,
     llama3,
     minimax,
     mistral,
     qwen3,
-    qwen3_coder,
     qwen35,
+    qwen3_coder,
     smollm,
 )
 from onward.rendering.families.family import Family
@@ -40,6 +41,7 @@ ALL: Final[tuple[Family, ...]] = (
     *gemma.FAMILIES,
     *deepseek_v32.FAMILIES,
     *deepseek_v4.FAMILIES,
+    *inkling.FAMILIES,
 )
 """In the order in which repo IDs and templates are tried."""
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from onward.core.failure import Failure
-from onward.core.request import ChatRequest, Message, ToolCall
+from onward.core.request import ChatRequest, ImagePart, Message, TextPart, ToolCall
 from onward.rendering.families import registry
 from tests.unit.rendering.families import oracle
 from tests.unit.rendering.families.laws import HISTORIES, check_family
@@ -127,6 +127,25 @@ def test_a_callers_own_declaration_of_the_tools(official: Path, pair):
     ids = oracle.native("kimi-k2.5", ours).render(request).ids
     assert ours.decode(ids) == official_text(template, request, **option)
     assert [ours.spelling(token) for token in ids].count(END) == 2
+
+
+@pytest.mark.parametrize("name", HYBRIDS.values())
+def test_images_stand_where_the_official_template_has_its_pad(official: Path, pair, name: str):
+    ours, theirs = pair
+    template = (official / "kimi-k2.5" / name).read_text(encoding="utf-8")
+    image = ImagePart("data:image/png;base64,AA==")
+    parts = [TextPart("\n a "), image, image, TextPart("b")]
+    renderer = oracle.native("kimi-k2.5", ours)
+    prompt = renderer.render(ChatRequest(model="m", messages=[oracle.user(parts)]))
+    stand_in = "<|media_begin|>image<|media_content|><|media_pad|><|media_end|>"
+    text = oracle.official_text(
+        template, ChatRequest(model="m", messages=[oracle.user("\n a " + 2 * stand_in + "b")])
+    )
+    pad = ours.control_id("<|media_pad|>")
+    expected = theirs.encode(text, add_special_tokens=False).ids
+    places = [place for place, token in enumerate(expected) if token == pad]
+    assert prompt.ids == [token for token in expected if token != pad]
+    assert [place for place, _ in prompt.images] == [place - n for n, place in enumerate(places)]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
