@@ -117,7 +117,7 @@ class Machine:
         if state.says is Says.SPACE:
             self.content.extend(self._held)
             self._held.clear()
-            if self._pending and (self._pending.strip() or state.holds or state is self._table.start):
+            if self._pending and (self._pending.strip() or state.holds or self._is_blank(state)):
                 self.content.append(self._pending)
         else:
             self._plain(self._pending)
@@ -259,8 +259,12 @@ class Machine:
             return
         if self._state.says is Says.REASONING:
             self.reasoning.append(text)
-        elif self._state.says is Says.CONTENT or self._state is self._table.start:
+        elif self._state.says is Says.CONTENT or self._is_blank(self._state):
             self.content.append(text)
+
+    def _is_blank(self, state: StateTable) -> bool:
+        """Whether the reply was white space so far, which is all that it says then."""
+        return state is self._table.start and not self.count
 
     # Marks.
 
