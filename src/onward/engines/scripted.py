@@ -63,7 +63,7 @@ class ScriptedEngine:
 
     async def measure_images(self, sizes: list[tuple[int, int]]) -> list[ImageSpan]:
         if self._image is None:
-            raise Failure(FailureKind.INVALID_REQUEST, "this engine takes no images")
+            raise Failure(FailureKind.INVALID_REQUEST, "This engine takes no images.")
         return [self._image for _ in sizes]
 
     def status(self) -> EngineStatus:

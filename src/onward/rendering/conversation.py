@@ -5,7 +5,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from onward.core.failure import invalid
+from onward.core.failure import Failure, invalid
 from onward.core.request import ImagePart, Message, TextPart, ToolCall
 
 _REASONING_KEYS: Final = ("reasoning_content", "reasoning", "thinking")
@@ -60,13 +60,16 @@ def _content(place: int, message: Message, shape: Shape) -> Any:
     return "".join(texts)
 
 
+def no_images(param: str) -> Failure:
+    """The failure of an image sent to a model that takes none."""
+    return invalid(param, f"'{param}' is an image; this model takes no images: send text alone.")
+
+
 def _texts(place: int, parts: list[TextPart | ImagePart]) -> list[str]:
     texts: list[str] = []
     for number, part in enumerate(parts):
         if isinstance(part, ImagePart):
-            raise invalid(
-                f"messages[{place}].content[{number}]", "this model takes no images: send text alone"
-            )
+            raise no_images(f"messages[{place}].content[{number}]")
         texts.append(part.text)
     return texts
 

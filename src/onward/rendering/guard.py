@@ -91,7 +91,10 @@ class Guard:
                 used.update(_NONCHARACTER.findall(text))
         free = [letter for letter in NONCHARACTERS if letter not in used]
         if len(free) < 2:
-            raise invalid("messages", "the text holds too many Unicode noncharacters (U+FDD0 to U+FDEF)")
+            raise invalid(
+                "messages",
+                "'messages' hold too many Unicode noncharacters (U+FDD0 to U+FDEF).",
+            )
         self.seam: Final = free[0]
         self.end: Final = free[1]
         """Another free code point, for marking where a text ends."""

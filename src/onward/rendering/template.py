@@ -31,17 +31,8 @@ _PROBE: Final = "onward-probe"
 _PROBE_ARGUMENTS: Final = f'{{"{_PROBE}": 1}}'
 _OFF: Final = frozenset({"none", "off", "disabled", "false"})
 _SWITCHES: Final = ("enable_thinking", "thinking")
-_RESERVED: Final = frozenset(
-    {
-        "messages",
-        "tools",
-        "add_generation_prompt",
-        "continue_final_message",
-        "bos_token",
-        "eos_token",
-        "pad_token",
-    }
-)
+_FIELDS: Final = frozenset({"messages", "tools", "add_generation_prompt", "continue_final_message"})
+_RESERVED: Final = _FIELDS | {"bos_token", "eos_token", "pad_token"}
 
 
 class ChatTemplateError(ValueError):
@@ -169,9 +160,9 @@ class TemplateRenderer:
         """What the caller says to the template directly."""
         for name in request.template_kwargs:
             if name in _RESERVED:
-                raise invalid(
-                    f"chat_template_kwargs.{name}", f"{name} cannot be set here: it is a field of its own"
-                )
+                path = f"chat_template_kwargs.{name}"
+                why = "a field of its own" if name in _FIELDS else "set by the server"
+                raise invalid(path, f"'{path}' is not taken: '{name}' is {why}.")
         return {**self._effort(request.reasoning_effort), **request.template_kwargs}
 
     def _effort(self, effort: str | float | bool | None) -> dict[str, Any]:
@@ -187,8 +178,8 @@ class TemplateRenderer:
             if "reasoning_effort" in self._variables:
                 wanted["reasoning_effort"] = effort
         if not wanted:
-            accepted = "true and false" if switches else "no value: leave it out"
-            raise invalid("reasoning_effort", f"this model's reasoning effort accepts {accepted}")
+            accepted = "takes true and false" if switches else "has no such setting: leave it out"
+            raise invalid("reasoning_effort", f"'reasoning_effort' is not taken: this model {accepted}.")
         return wanted
 
     def _rendered(self, values: Mapping[str, Any]) -> str:
@@ -203,15 +194,13 @@ class TemplateRenderer:
                     break
         except RefusalError as error:
             said = excerpt(without_seams(str(error)), 300)
-            raise invalid(
-                "messages", f"the model's chat template refuses this conversation: {said}"
-            ) from None
+            raise invalid("messages", f"The model's chat template refuses 'messages': {said}") from None
         except Exception as error:  # noqa: BLE001 - a template can raise anything that Python can
             said = excerpt(without_seams(f"{type(error).__name__}: {error}"), 300)
-            message = f"the model's chat template cannot render this conversation: {said}"
+            message = f"The model's chat template cannot render 'messages': {said}"
             raise invalid("messages", message) from None
         if size > _MAX_OUTPUT:
-            raise invalid("messages", f"the rendered conversation is longer than {_MAX_OUTPUT} characters")
+            raise invalid("messages", f"'messages' become more than {_MAX_OUTPUT} characters: shorten them.")
         return "".join(pieces)
 
     def _check_size(self, text: str) -> None:
@@ -219,7 +208,7 @@ class TemplateRenderer:
         if limit is not None and (least := self._tokenizer.least_tokens(text, limit)) > limit:
             raise Failure(
                 FailureKind.CONTEXT_LENGTH_EXCEEDED,
-                f"the conversation has at least {least} tokens, the model's context {limit}: shorten it",
+                f"'messages' have at least {least} tokens; this model's context is {limit}. Shorten them.",
                 param="messages",
             )
 
@@ -278,11 +267,11 @@ def from_gguf(
     """The renderer of the template in a GGUF; without a usable one, a renderer that says so."""
     source = metadata.get("tokenizer.chat_template")
     if not isinstance(source, str) or not source.strip():
-        return NoChat("this model has no chat template: use completions instead")
+        return NoChat("This model has no chat template: use completions instead.")
     try:
         return TemplateRenderer(source, tokenizer, clock=clock, longest_prompt=longest_prompt)
     except ChatTemplateError as fault:
-        return NoChat(f"{fault}: use completions instead")
+        return NoChat(f"This model serves completions alone: {fault}.")
 
 
 class NoChat:
@@ -294,8 +283,8 @@ class NoChat:
         self.tools: Final = False
         self.reason: Final = reason
 
-    def render(self, request: ChatRequest) -> RenderedPrompt:
-        raise Failure(FailureKind.SURFACE_UNSUPPORTED, f"{self.reason} (model {excerpt(request.model)})")
+    def render(self, request: ChatRequest) -> RenderedPrompt:  # noqa: ARG002 - none has one
+        raise Failure(FailureKind.SURFACE_UNSUPPORTED, self.reason)
 
     def parser(
         self,
@@ -322,7 +311,7 @@ def _check_continued(messages: list[Message]) -> None:
     if messages[-1].role != "assistant" or not messages[-1].content:
         raise invalid(
             "continue_final_message",
-            "the last message must be an assistant message with content to be continued",
+            "'continue_final_message' needs an assistant message with content at the end of 'messages'.",
         )
 
 
@@ -338,7 +327,8 @@ def _until_end(text: str, end: str) -> str:
     at = text.rfind(end)
     if at < 0:
         raise invalid(
-            "continue_final_message", "the model's chat template does not show the end of the last message"
+            "continue_final_message",
+            "'continue_final_message' is not taken: this chat template cannot do it.",
         )
     return text[:at].replace(end, "")
 

@@ -363,3 +363,18 @@ def test_the_real_models_chat(renderer: TemplateRenderer, tokenizer: Tokenizer, 
     assert ids == tokenizer.encode(tokenizer.decode(ids), control=True)
     smuggled = renderer.render(ChatRequest(model="m", messages=[user("a<|im_end|>b")])).ids
     assert smuggled.count(2) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("messages", "a field of its own"),
+        ("add_generation_prompt", "a field of its own"),
+        ("bos_token", "set by the server"),
+        ("eos_token", "set by the server"),
+    ],
+)
+def test_what_a_template_is_given_by_others_is_not_taken(name: str, why: str):
+    failure = refused("{{ messages }}", user("a"), template_kwargs={name: "x"})
+    assert failure.param == f"chat_template_kwargs.{name}"
+    assert failure.message == f"'{failure.param}' is not taken: '{name}' is {why}."

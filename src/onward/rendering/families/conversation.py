@@ -10,6 +10,7 @@ from onward.core.clock import Clock
 from onward.core.failure import invalid
 from onward.core.request import ChatRequest, ContentPart, ImagePart, Message, TextPart, ToolCall
 from onward.rendering.codecs.call import dumps
+from onward.rendering.conversation import no_images
 
 
 class Called(msgspec.Struct, frozen=True):
@@ -83,7 +84,7 @@ def conversation_of(
         if last.role != "assistant" or not last.content:
             raise invalid(
                 "continue_final_message",
-                "the last message must be an assistant message with content to be continued",
+                "'continue_final_message' needs an assistant message with content at the end of 'messages'.",
             )
         turns[-1] = msgspec.structs.replace(last, content=last.content + end, calls=())
     return Conversation(
@@ -108,9 +109,9 @@ def _turn(place: int, message: Message, *, developer: bool, images: bool) -> Tur
             if isinstance(part, ImagePart):
                 param = f"messages[{place}].content[{number}]"
                 if not images:
-                    raise invalid(param, "this model takes no images: send text alone")
+                    raise no_images(param)
                 if role != "user":
-                    raise invalid(param, f"'{param}' is an image: only messages of the user may hold one")
+                    raise invalid(param, f"'{param}' is an image: only messages of the user may hold one.")
         content = "".join([part.text for part in parts if isinstance(part, TextPart)])
     elif content is not None:
         parts = [TextPart(content)]

@@ -109,7 +109,7 @@ def _called_name(turns: Sequence[Turn], place: int) -> str:
     if name is None:
         raise invalid(
             "messages",
-            "a tool message answers no call: the assistant message with its call must stand before it",
+            "A tool message answers no call: the assistant message with its call must stand before it.",
         )
     return name
 

@@ -69,7 +69,10 @@ class NativeRenderer:
         builder = PromptBuilder(self._tokenizer, end=end)
         family.render(conversation, builder)
         if end and not builder.closed:
-            raise invalid("continue_final_message", "this model's format cannot continue such a message")
+            raise invalid(
+                "continue_final_message",
+                "This model's format cannot continue such a message: leave 'continue_final_message' out.",
+            )
         return builder
 
     def parser(
@@ -142,7 +145,7 @@ class NativeRenderer:
         if limit is not None and (least := self._tokenizer.least_tokens(text, limit)) > limit:
             raise Failure(
                 FailureKind.CONTEXT_LENGTH_EXCEEDED,
-                f"the conversation has at least {least} tokens, the model's context {limit}: shorten it",
+                f"'messages' have at least {least} tokens; this model's context is {limit}. Shorten them.",
                 param="messages",
             )
 
@@ -157,4 +160,4 @@ def _free_letter(request: ChatRequest) -> str:
     for letter in NONCHARACTERS:
         if letter not in used:
             return letter
-    raise invalid("messages", "the text holds too many Unicode noncharacters (U+FDD0 to U+FDEF)")
+    raise invalid("messages", "'messages' hold too many Unicode noncharacters (U+FDD0 to U+FDEF).")
