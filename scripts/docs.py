@@ -3,14 +3,19 @@
 import argparse
 import ast
 import inspect
+import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from onward.cli.main import build_parser
+from onward.rendering.families import registry
+from onward.rendering.families.family import Efforts
+from onward.rendering.families.repos import COPIES
 from onward.wiring import config
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -66,6 +71,23 @@ COMMANDS = """\
 
 Exit codes: 0 good, 1 refused or failed (one line on standard error says why and what to do),
 2 wrong usage. This page is made from the code by `python scripts/docs.py`.
+"""
+FORMATS = """\
+# Chat formats
+
+A model's format says how a conversation becomes tokens and how a reply is read: what of it is
+reasoning, what is a tool call. It is chosen by the model's `repo`, else by the chat template in its
+file; a config may name it (`renderer = "qwen3"`), and `onward models show` says which it is and why.
+A model of no format here is rendered by its own template; of its replies, thoughts in `<think>` and
+calls in `<tool_call>` are read if its template has them.
+
+Copies of a repository in other number formats (`-FP8`, `-GGUF` …) count as the same.
+`onward render FORMAT --tokenizer FILE` and `onward parse FORMAT --tokenizer FILE` show both directions.
+A reply that does not match its format comes back whole as text. This page is made from the code by
+`python scripts/docs.py`.
+
+| format | kind | public repositories (regular expressions) | `reasoning_effort` | tool calls | images |
+| --- | --- | --- | --- | --- | --- |
 """
 
 
@@ -161,13 +183,40 @@ def _help(action: argparse.Action) -> str:
     return str(action.help).replace("%(default)s", str(action.default))
 
 
+def formats() -> str:
+    """The page of chat formats."""
+    rows = [
+        f"| `{family.name}` | {family.kind} | {_repos(family.repos)} | {_efforts(family.efforts)} "
+        f"| {'yes' if family.tools else 'no'} | {'yes' if family.images else 'no'} |"
+        for family in registry.ALL
+    ]
+    return FORMATS + "\n".join(rows)
+
+
+def _repos(patterns: Iterable[str]) -> str:
+    plain = [pattern.replace(COPIES, "").replace("|", "\\|") for pattern in patterns]
+    return ", ".join(f"`{pattern}`" for pattern in plain)
+
+
+def _efforts(efforts: Efforts) -> str:
+    taken = [f"`{json.dumps(value)}`" for value in efforts.values]
+    if efforts.numbers is not None:
+        taken.append(f"{efforts.numbers[0]} to {efforts.numbers[1]}")
+    return ", ".join(taken) or "none"
+
+
 def dialects() -> str:
     """The page of dialects."""
     command = [sys.executable, "-m", "onward.dialects.document"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-PAGES = {"configuration.md": configuration, "commands.md": commands, "dialects.md": dialects}
+PAGES = {
+    "configuration.md": configuration,
+    "commands.md": commands,
+    "dialects.md": dialects,
+    "chat-formats.md": formats,
+}
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ from onward.rendering.codecs.call import dumps
 from onward.rendering.families.chatml import HEADER, STOPS, think_and_call
 from onward.rendering.families.conversation import Called, Conversation, Turn
 from onward.rendering.families.family import HYBRID, INSTRUCT, REASONING, Family, on_or_off
+from onward.rendering.families.repos import COPIES
 from onward.rendering.prompt import PromptBuilder
 
 _BEFORE_TOOLS: Final = (
@@ -124,10 +125,12 @@ def split_thought(content: str) -> tuple[str, str]:
 _MARKS: Final = ("<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>")
 _OURS: Final = ("<|im_start|>", "# Tools", "<function-name>", "<args-json-object>", "<tool_response>")
 
+_SIZES: Final = r"[^/]+/(Qwen_)?Qwen3-\d+(\.\d+)?B(-A\d+(\.\d+)?B)?"
+
 FAMILIES: Final = (
     Family(
         name="qwen3-instruct",
-        repos=(r"Qwen/Qwen3-.*-Instruct-2507(-.*)?",),
+        repos=(rf"{_SIZES}-Instruct-2507{COPIES}",),
         kind=INSTRUCT,
         marks=_MARKS,
         template=_OURS,
@@ -140,7 +143,7 @@ FAMILIES: Final = (
     ),
     Family(
         name="qwen3-thinking",
-        repos=(r"Qwen/Qwen3-.*-Thinking-2507(-.*)?",),
+        repos=(rf"{_SIZES}-Thinking-2507{COPIES}",),
         kind=REASONING,
         marks=_MARKS,
         template=(*_OURS, r"assistant\n<think>\n' }}", "last_query_index"),
@@ -153,7 +156,7 @@ FAMILIES: Final = (
     ),
     Family(
         name="qwen3",
-        repos=(r"Qwen/Qwen3-\d+(\.\d+)?B(-A\d+(\.\d+)?B)?(-(FP8|AWQ|GGUF|GPTQ.*|MLX.*))?",),
+        repos=(rf"{_SIZES}{COPIES}",),
         kind=HYBRID,
         marks=_MARKS,
         template=(*_OURS, "enable_thinking", "last_query_index"),

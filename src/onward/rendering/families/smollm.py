@@ -6,6 +6,7 @@ from typing import Any, Final, cast
 from onward.rendering.families.chatml import HEADER, STOPS, think_and_call
 from onward.rendering.families.conversation import Conversation
 from onward.rendering.families.family import HYBRID, Family, on_or_off
+from onward.rendering.families.repos import COPIES
 from onward.rendering.parsing.grammar import content_only
 from onward.rendering.prompt import PromptBuilder
 
@@ -130,7 +131,7 @@ def _listed(conversation: Conversation, name: str) -> list[Any]:
 FAMILIES: Final = (
     Family(
         name="smollm2",
-        repos=(r"HuggingFaceTB/SmolLM2-.*-Instruct(-.*)?",),
+        repos=(rf"[^/]+/SmolLM2-(135M|360M|1\.7B)-Instruct{COPIES}",),
         marks=("<|im_start|>", "<|im_end|>"),
         template=("<|im_start|>", _SMOLLM2_SYSTEM),
         template_lacks=("tools",),
@@ -141,7 +142,7 @@ FAMILIES: Final = (
     ),
     Family(
         name="smollm3",
-        repos=(r"HuggingFaceTB/SmolLM3-\d+B(-(GGUF|ONNX|FP8))?",),
+        repos=(rf"[^/]+/SmolLM3-3B{COPIES}",),
         kind=HYBRID,
         marks=("<|im_start|>", "<|im_end|>", "<think>", "</think>"),
         template=("## Metadata", "Reasoning Mode: ", "xml_tools"),
