@@ -71,7 +71,11 @@ def _renderer(chosen: argparse.Namespace) -> offline.Chat | None:
 
 
 def _is_family(name: str) -> bool:
-    return name in registry.BY_NAME or registry.of_repo(name) is not None
+    try:
+        registry.named(name)
+    except registry.UnknownFamilyError:
+        return False
+    return True
 
 
 def _request(model: str) -> ChatRequest:

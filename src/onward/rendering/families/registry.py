@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 
 from onward.rendering.families import (
+    deepseek_v4,
     deepseek_v31,
     deepseek_v32,
-    deepseek_v4,
     gemma,
     glm,
     gpt_oss,
@@ -19,8 +19,8 @@ from onward.rendering.families import (
     minimax,
     mistral,
     qwen3,
-    qwen35,
     qwen3_coder,
+    qwen35,
     smollm,
 )
 from onward.rendering.families.family import Family
@@ -31,14 +31,14 @@ ALL: Final[tuple[Family, ...]] = (
     *qwen35.FAMILIES,
     *smollm.FAMILIES,
     *gpt_oss.FAMILIES,
+    *llama3.FAMILIES,
+    *mistral.FAMILIES,
+    *gemma.FAMILIES,
     *deepseek_v31.FAMILIES,
     *kimi.FAMILIES,
     *qwen3_coder.FAMILIES,
-    *llama3.FAMILIES,
     *glm.FAMILIES,
     *minimax.FAMILIES,
-    *mistral.FAMILIES,
-    *gemma.FAMILIES,
     *deepseek_v32.FAMILIES,
     *deepseek_v4.FAMILIES,
     *inkling.FAMILIES,
@@ -46,6 +46,24 @@ ALL: Final[tuple[Family, ...]] = (
 """In the order in which repo IDs and templates are tried."""
 
 BY_NAME: Final = {family.name: family for family in ALL}
+
+_ALIASES: Final = {
+    "deepseek-v3": "deepseek-v3.1",
+    "gpt-oss-harmony": "gpt-oss",
+    "harmony": "gpt-oss",
+    "glm-4.6": "glm-4.5",
+    "glm-5": "glm-4.7",
+    "kimi-k2.6": "kimi-k2.5",
+    "llama3.3": "llama3.1",
+    "mistral": "mistral-small-3.2",
+    "mistral-tekken": "mistral-small-3.2",
+    "qwen3-2507-instruct": "qwen3-instruct",
+    "qwen3-2507-thinking": "qwen3-thinking",
+}
+"""Other names that people use; also the versions that have the format of another one."""
+
+_ORGANISATIONS: Final = ("Qwen", "zai-org", "MiniMaxAI")
+"""Whose names may be left out of a repo ID."""
 
 
 class UnknownFamilyError(ValueError):
@@ -60,12 +78,29 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 def named(name: str) -> Family:
-    """The family of a name or of a public repo ID. Raises `UnknownFamilyError`."""
-    family = BY_NAME.get(name) or of_repo(name)
+    """The family of a name (dashes, dots and case aside) or of a public repo ID.
+
+    Raises `UnknownFamilyError`.
+    """
+    plain = _plain(name)
+    family = BY_NAME.get(name) or _BY_PLAIN_NAME.get(plain) or of_repo(name)
+    if family is None and "/" not in name:
+        tried = (of_repo(f"{organisation}/{name}") for organisation in _ORGANISATIONS)
+        family = next((found for found in tried if found is not None), None)
     if family is None:
         known = ", ".join(BY_NAME)
         raise UnknownFamilyError(f"{name!r} is no family and no repo ID of one; families are {known}")
     return family
+
+
+def _plain(name: str) -> str:
+    """A name without what people write in several ways: case, dashes, dots."""
+    return re.sub(r"[-_. ]", "", name.lower())
+
+
+_BY_PLAIN_NAME: Final = {_plain(alias): BY_NAME[name] for alias, name in _ALIASES.items()} | {
+    _plain(name): family for name, family in BY_NAME.items()
+}
 
 
 def of_repo(repo: str) -> Family | None:

@@ -108,6 +108,30 @@ def test_a_family_is_chosen_by_name_repo_or_template(tokenizer, text_side):
         assert chosen.reason
 
 
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("qwen3", "qwen3"),
+        ("Qwen3-8B", "qwen3"),
+        ("Qwen/Qwen3-8B", "qwen3"),
+        ("gemma3", "gemma-3"),
+        ("gemma4", "gemma-4"),
+        ("GLM4.5", "glm-4.5"),
+        ("glm5", "glm-4.7"),
+        ("gpt_oss", "gpt-oss"),
+        ("mistral-tekken", "mistral-small-3.2"),
+        ("deepseek-v4", "deepseek-v4"),
+        ("llama3.3", "llama3.1"),
+        ("minimax-m2", "minimax-m2"),
+        ("SmolLM3", "smollm3"),
+        ("inkling", "inkling"),
+        ("kimi-k2.5", "kimi-k2.5"),
+    ],
+)
+def test_names_as_people_write_them(name: str, family: str):
+    assert registry.named(name).name == family
+
+
 def test_a_family_needs_its_control_tokens():
     tiny = byte_level()
     with pytest.raises(registry.UnknownFamilyError, match="lacks </tool_call>"):
