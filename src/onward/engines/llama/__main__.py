@@ -14,6 +14,8 @@ import threading
 import msgspec
 
 from onward.engines.llama.binding import Context, EngineUnusableError, Library, Model
+from onward.engines.llama.pictures import ROWS_WITH_IMAGES
+from onward.engines.llama.projector import Projector
 from onward.engines.llama.server import Server
 from onward.engines.llama.settings import EXIT_UNUSABLE, LlamaSettings, default_threads
 from onward.engines.llama.slots import CHUNK
@@ -29,12 +31,17 @@ def main() -> None:
     try:
         model = Model(Library(), settings.model_path)
         length = settings.context_length or model.trained_context
+        threads = settings.threads or default_threads()
+        projector = Projector(model, settings.mmproj_path, threads=threads) if settings.mmproj_path else None
+        rows = max(CHUNK, settings.slots)
+        whole = projector is not None and projector.sees_ahead
         context = Context(
             model,
             sequences=settings.slots,
             length=length,
-            threads=settings.threads or default_threads(),
-            batch=max(CHUNK, settings.slots),
+            threads=threads,
+            batch=max(rows, ROWS_WITH_IMAGES) if whole else rows,
+            outputs=rows,
         )
         server = Server(
             listener,
@@ -43,6 +50,7 @@ def main() -> None:
             queue=settings.queue,
             length=length,
             adapters=settings.adapters,
+            projector=projector,
         )
     except EngineUnusableError as error:
         sys.stderr.write(f"{error}\n")

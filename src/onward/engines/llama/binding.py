@@ -14,10 +14,13 @@ import numpy as np
 import numpy.typing as npt
 from cffi import FFI
 
-from onward.engines.llama import declarations
+from onward.engines.llama import declarations, multimodal
 
 Logits = npt.NDArray[np.float32]
 """Shape (vocabulary,), float32: one row."""
+
+Embeddings = npt.NDArray[np.float32]
+"""Shape (tokens, width), float32."""
 
 
 class EngineUnusableError(Exception):
@@ -34,12 +37,15 @@ class Library:
     def __init__(self) -> None:
         self.ffi = FFI()
         self.ffi.cdef(declarations.C_DECLARATIONS)
+        self.ffi.cdef(multimodal.C_DECLARATIONS)
         self.errors: list[str] = []
         self.c: Any = self._open()
         self._log: Any = self.ffi.callback("void(int, const char *, void *)", self._on_log)
         self.c.llama_log_set(self._log, self.ffi.NULL)
+        self.c.mtmd_log_set(self._log, self.ffi.NULL)
         self._check_defaults("llama_model_default_params", declarations.MODEL_DEFAULTS)
         self._check_defaults("llama_context_default_params", declarations.CONTEXT_DEFAULTS)
+        self._check_defaults("mtmd_context_params_default", multimodal.DEFAULTS)
         self.c.llama_backend_init()
 
     def _open(self) -> Any:
@@ -132,12 +138,16 @@ class Model:
 class Context:
     """`sequences` KV caches of `length` tokens each, and one batch of at most `batch` tokens.
 
+    At most `outputs` of the batch have logits; all, if not given.
+
     With one thread flash attention is on: it is the faster for prefill. With more threads it is off:
     it would then split a lone sequence's keys among the threads, and so give other logits than for
     the same sequence in company.
     """
 
-    def __init__(self, model: Model, *, sequences: int, length: int, threads: int, batch: int) -> None:
+    def __init__(
+        self, model: Model, *, sequences: int, length: int, threads: int, batch: int, outputs: int = 0
+    ) -> None:
         self.model = model
         self.length = length
         c, ffi = model.library.c, model.library.ffi
@@ -146,8 +156,8 @@ class Context:
         params.n_ctx = -(-length // 256) * 256 * sequences
         params.n_seq_max = sequences
         params.n_batch = params.n_ubatch = batch
-        params.n_outputs_max = batch
-        params.n_outputs_max_per_seq = batch
+        params.n_outputs_max = outputs or batch
+        params.n_outputs_max_per_seq = outputs or batch
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type = 1 if threads == 1 else 0
         params.kv_unified = False
@@ -185,6 +195,39 @@ class Context:
             self._outputs[count - 1] = 1
         self._decode(count)
 
+    def decode_embeddings(
+        self,
+        sequence: int,
+        embeddings: Embeddings,
+        places: Sequence[tuple[int, ...]],
+        *,
+        outputs: str,
+        causal: bool,
+    ) -> None:
+        """Append rows of embeddings to one sequence. `outputs`: "none" or "last".
+
+        `places` are their positions, of as many dimensions as the model has. `causal`: a row sees
+        none behind it.
+        """
+        count, dimensions = len(embeddings), len(places[0])
+        rows: Any = np.ascontiguousarray(embeddings, dtype=np.float32)
+        positions = self._ffi.new("llama_pos[]", [place[n] for n in range(dimensions) for place in places])
+        self._sequences[0:count] = [sequence] * count
+        self._outputs[0:count] = [0] * count
+        if outputs == "last":
+            self._outputs[count - 1] = 1
+        batch: Any = self._ffi.new("llama_batch *")
+        batch.n_tokens, batch.embd = count, self._ffi.from_buffer("float[]", rows)
+        batch.pos, batch.n_seq_id, batch.seq_id = positions, self._counts, self._pointers
+        batch.logits = self._outputs
+        if not causal:
+            self._c.llama_set_causal_attn(self._handle, False)
+        try:
+            self._run(batch)
+        finally:
+            if not causal:
+                self._c.llama_set_causal_attn(self._handle, True)
+
     def decode_rows(self, rows: Sequence[tuple[int, int, int]]) -> None:
         """One token for each of several sequences: (sequence, token, position). Every row is output."""
         for row, (sequence, token, position) in enumerate(rows):
@@ -196,7 +239,10 @@ class Context:
 
     def _decode(self, count: int) -> None:
         self._batch.n_tokens = count
-        result = self._c.llama_decode(self._handle, self._batch[0])
+        self._run(self._batch)
+
+    def _run(self, batch: Any) -> None:
+        result = self._c.llama_decode(self._handle, batch[0])
         if result != 0:
             raise DecodeError(f"llama_decode returned {result}: {self.model.library.reason}")
 

@@ -74,8 +74,15 @@ class LlamaEngine:
             if not over:
                 link.send_now(frames.Cancel(number))
 
-    async def measure_images(self, sizes: list[tuple[int, int]]) -> list[ImageSpan]:  # noqa: ARG002
-        raise Failure(FailureKind.INVALID_REQUEST, "this engine takes no images")
+    async def measure_images(self, sizes: list[tuple[int, int]]) -> list[ImageSpan]:
+        link = await self._ready()
+        number, inbox = self._open_inbox()
+        try:
+            await link.send(frames.MeasureImages(number, sizes))
+            await inbox.take()
+            return inbox.spans
+        finally:
+            del self._inboxes[number]
 
     def status(self) -> EngineStatus:
         self._keep_connected()
@@ -118,7 +125,7 @@ class LlamaEngine:
             self._keeper.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._keeper
-        self._drop("the engine was closed")
+        self._drop("The engine was closed.")
 
     def _open_inbox(self) -> "tuple[int, _Inbox]":
         if not self._inboxes:
@@ -155,10 +162,10 @@ class LlamaEngine:
         if self._link is not None:
             return self._link
         if self._closed or self._state is EngineState.FAILED:
-            raise Failure(FailureKind.ENGINE_FAILED, f"the engine does not run: {self._detail}")
+            raise Failure(FailureKind.ENGINE_FAILED, f"The engine does not run: {self._detail}.")
         raise Failure(
             FailureKind.ENGINE_STARTING,
-            "the engine is starting; try again in a moment",
+            "The engine is starting. Try again in a moment.",
             retry_after=_RETRY_STARTING,
         )
 
@@ -217,6 +224,11 @@ class LlamaEngine:
                 inbox = self._inboxes.get(message.id)
                 if inbox is not None:
                     inbox.put(frames.Progress(message.id, []))
+            case frames.Measured():
+                inbox = self._inboxes.get(message.id)
+                if inbox is not None:
+                    inbox.spans = message.spans
+                    inbox.put(frames.Progress(message.id, []))
             case frames.Load():
                 self._load = message
             case frames.Hello():
@@ -237,6 +249,8 @@ class _Inbox:
         self._items: deque[frames.Progress] = deque()
         self._failure: Failure | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self.spans: list[ImageSpan] = []
+        """Of a request that asked for these."""
 
     def put(self, progress: frames.Progress) -> None:
         self._items.append(progress)
@@ -262,7 +276,7 @@ class _Inbox:
             items = list(self._items)
             self._items.clear()
             return items
-        raise self._failure or Failure(FailureKind.INTERNAL, "woken without a reason")
+        raise self._failure or Failure(FailureKind.INTERNAL, "A request ended without a reason.")
 
 
 class _Link(asyncio.Protocol):

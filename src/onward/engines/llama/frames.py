@@ -10,6 +10,7 @@ import msgspec
 
 from onward.core.failure import Failure, FailureKind
 from onward.core.generate import EngineFinish, GenerateRequest, ScoredToken
+from onward.core.image import ImageSpan
 
 MAX_FRAME = 256 * 1024 * 1024
 """Bytes. A longer frame is a fault, not a message."""
@@ -32,6 +33,13 @@ class LoadAdapter(msgspec.Struct, frozen=True, array_like=True, tag=True):
     id: int
     name: str
     path: str
+
+
+class MeasureImages(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """What would images of these sizes (width, height) take?"""
+
+    id: int
+    sizes: list[tuple[int, int]]
 
 
 # From an engine.
@@ -86,6 +94,11 @@ class Loaded(msgspec.Struct, frozen=True, array_like=True, tag=True):
     id: int
 
 
+class Measured(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    id: int
+    spans: list[ImageSpan]
+
+
 class Load(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """How busy the engine is. Sent when it has changed, a few times a second at most."""
 
@@ -94,8 +107,8 @@ class Load(msgspec.Struct, frozen=True, array_like=True, tag=True):
     cached_prefixes: int
 
 
-FromClient = Submit | Cancel | LoadAdapter
-FromEngine = Hello | Down | Step | Refused | Loaded | Load
+FromClient = Submit | Cancel | LoadAdapter | MeasureImages
+FromEngine = Hello | Down | Step | Refused | Loaded | Measured | Load
 
 _encoder = msgspec.msgpack.Encoder()
 decode_from_client = msgspec.msgpack.Decoder(FromClient).decode

@@ -11,12 +11,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from onward.core.failure import Failure, FailureKind
+from onward.core.failure import Failure, FailureKind, invalid
 from onward.core.generate import EngineFinish, GenerateRequest, ScoredToken
 from onward.engines.llama.adapters import Adapters
 from onward.engines.llama.binding import Context, DecodeError, Logits
+from onward.engines.llama.checks import check, check_length
 from onward.engines.llama.exactness import rows_are_exact
 from onward.engines.llama.frames import Progress
+from onward.engines.llama.pictures import Pictures
 from onward.engines.llama.sampling import Sampler, Softmax
 from onward.engines.llama.settings import ADAPTERS
 from onward.engines.llama.slots import CHUNK, Run, Slot, best_match
@@ -48,12 +50,14 @@ class Scheduler:
         queue: int,
         context_length: int,
         adapters: int = ADAPTERS,
+        pictures: Pictures | None = None,
         emit: Callable[[Key, Progress], None],
         fail: Callable[[Key, Failure], None],
     ) -> None:
         self._context = context
         self._vocabulary = context.model.vocabulary
         self._can_reuse = context.model.can_reuse
+        self.pictures = pictures or Pictures(context, None)
         self._slots = [Slot(index) for index in range(slots)]
         self._queue_limit = queue
         self._context_length = context_length
@@ -67,6 +71,8 @@ class Scheduler:
         self._chunks = 0
         self._owed = 0.0
         self._seconds_per_run = 1.0
+        self.stalled = False
+        """Nothing can be computed before an image is encoded."""
         self.rows_exact = slots == 1 or rows_are_exact(context, slots)
 
     @property
@@ -89,14 +95,20 @@ class Scheduler:
 
     def submit(self, key: Key, request: GenerateRequest) -> None:
         """Take a request on. Raises `Failure` if it cannot be."""
-        self._check(request)
+        check(request, vocabulary=self._vocabulary)
+        adapter = request.adapter
+        if adapter is not None and request.adapter_path is None and not self._adapters.knows(adapter):
+            raise invalid("adapter", f"The adapter {adapter} is not loaded.")
         free = sum(slot.run is None for slot in self._slots)
         if len(self._waiting) >= self._queue_limit + free:
             raise Failure(
                 FailureKind.ENGINE_FULL,
-                f"the engine is full: {self.running} requests run and {self.waiting} wait; try again later",
+                f"The engine is full: {self.running} requests run and {self.waiting} wait. Try again later.",
                 retry_after=self._retry_after(),
             )
+        pictures = self.pictures.of(request)
+        image_tokens = sum(picture.measure.span.tokens for picture in pictures)
+        check_length(len(request.prompt) + image_tokens, self._context_length)
         self._submitted += 1
         run = Run(
             key=key,
@@ -105,6 +117,8 @@ class Scheduler:
             sampler=Sampler(request),
             started_at=time.monotonic(),
             scored=None if request.prompt_alternatives is None else [ScoredToken(request.prompt[0])],
+            pictures=pictures,
+            image_tokens=image_tokens,
         )
         self._runs[key] = run
         self._waiting.append(run)
@@ -118,7 +132,7 @@ class Scheduler:
     def load_adapter(self, name: str, path: str) -> None:
         """Load or replace an adapter. Raises `Failure`."""
         if any(run.request.adapter == name for run in self._runs.values()):
-            raise Failure(FailureKind.INVALID_REQUEST, f"adapter {name} is in use", param="name")
+            raise Failure(FailureKind.INVALID_REQUEST, f"The adapter {name} is in use.", param="name")
         self._adapters.add(name, path, self._adapters_in_use())
         for slot in self._slots:
             if slot.owner[0] == name:
@@ -127,32 +141,6 @@ class Scheduler:
     def _adapters_in_use(self) -> set[str]:
         running = (slot.run.request.adapter for slot in self._slots if slot.run is not None)
         return {name for name in running if name is not None}
-
-    def _check(self, request: GenerateRequest) -> None:
-        def invalid(param: str, message: str) -> Failure:
-            return Failure(FailureKind.INVALID_REQUEST, message, param=param)
-
-        size = self._vocabulary
-        if not request.prompt:
-            raise invalid("prompt", "the prompt holds no tokens")
-        if min(request.prompt) < 0 or max(request.prompt) >= size:
-            wrong = next(token for token in request.prompt if not 0 <= token < size)
-            raise invalid("prompt", f"token {wrong} is not in the vocabulary of {size}")
-        if len(request.prompt) > self._context_length:
-            raise Failure(
-                FailureKind.CONTEXT_LENGTH_EXCEEDED,
-                f"the prompt has {len(request.prompt)} tokens; the context holds {self._context_length}",
-                param="prompt",
-            )
-        for token in request.sampling.logit_bias:
-            if not 0 <= token < size:
-                raise invalid("logit_bias", f"token {token} is not in the vocabulary of {size}")
-        for token in request.stop_token_ids:
-            if not 0 <= token < size:
-                raise invalid("stop_token_ids", f"token {token} is not in the vocabulary of {size}")
-        adapter = request.adapter
-        if adapter is not None and request.adapter_path is None and not self._adapters.knows(adapter):
-            raise invalid("adapter", f"adapter {adapter} is not loaded")
 
     def _retry_after(self) -> int:
         rounds = 1 + self.waiting / len(self._slots)
@@ -165,7 +153,10 @@ class Scheduler:
         self._admit()
         busy = [(slot, slot.run) for slot in self._slots if slot.run is not None]
         decoding = [(slot, run) for slot, run in busy if run.decoding]
-        prefilling = [(slot, run) for slot, run in busy if not run.decoding]
+        prefilling = [
+            (slot, run) for slot, run in busy if not run.decoding and not self._waits_for_image(run)
+        ]
+        self.stalled = not decoding and not prefilling
         started = time.perf_counter()
         if decoding and (not prefilling or self._owed > 0):
             self._decode(decoding)
@@ -243,9 +234,10 @@ class Scheduler:
         """Whether `other` has yet to compute keys that `run` can then copy."""
         if not self._reuses(run) or other.owner != run.owner:
             return False
-        if other.request.prompt == run.request.prompt and self._reuses(other):
+        whole = not run.request.images and not other.request.images
+        if whole and other.request.prompt == run.request.prompt and self._reuses(other):
             return len(run.request.prompt) - run.position >= WORTH_A_COPY
-        return max(run.position, other.position) < run.shares(other.request.prompt)
+        return max(run.position, other.position) < min(run.shares(other.request.prompt), other.plain)
 
     def _reuses(self, run: Run) -> bool:
         return self._can_reuse and run.scored is None
@@ -265,27 +257,52 @@ class Scheduler:
         run.position = length
         self._touch(source)
 
+    def _waits_for_image(self, run: Run) -> bool:
+        return _at_image(run) and not self.pictures.ready(run.pictures[0])
+
+    def _prefill_image(self, slot: Slot, run: Run) -> None:
+        picture = run.pictures[0]
+        last = run.position == len(run.request.prompt) and len(run.pictures) == 1
+        self._touch(slot)
+        try:
+            self._adapters.use(run.request.adapter)
+            if self.pictures.advance(slot.index, picture, output=last):
+                run.pictures.popleft()
+                run.shift += picture.measure.advance
+                if last:
+                    self._begin(run, self._context.logits(-1))
+        except DecodeError as error:
+            self._broken([(slot, run)], error)
+        except Failure as failure:
+            self._release(run)
+            self._fail(run.key, failure)
+
     def _prefill(self, slot: Slot, run: Run) -> None:
+        if _at_image(run):
+            self._prefill_image(slot, run)
+            return
         prompt = run.request.prompt
         self._take_prefix(slot, run)
         if run.position == len(prompt) and slot.logits is not None:
             self._begin(run, slot.logits)
             return
         start = run.position
-        end = min(len(prompt), start // CHUNK * CHUNK + CHUNK)
-        outputs = "all" if run.scored is not None else "last" if end == len(prompt) else "none"
+        until = run.pictures[0].position if run.pictures else len(prompt)
+        end = min(until, start // CHUNK * CHUNK + CHUNK)
+        done = end == len(prompt) and not run.pictures
+        outputs = "all" if run.scored is not None else "last" if done else "none"
         self._touch(slot)
         try:
             self._adapters.use(run.request.adapter)
-            self._context.decode_chunk(slot.index, prompt[start:end], start, outputs=outputs)
+            self._context.decode_chunk(slot.index, prompt[start:end], start + run.shift, outputs=outputs)
             run.position = end
-            if end % CHUNK == 0:
+            if end % CHUNK == 0 and end <= run.plain:
                 slot.prefix = prompt[:end]
             if run.scored is not None:
                 self._score(run, run.scored, start, end)
-            if end == len(prompt):
+            if done:
                 logits = self._context.logits(end - start - 1)
-                if self._reuses(run):
+                if self._reuses(run) and not run.request.images:
                     slot.prompt, slot.logits = prompt, logits.copy()
                 self._begin(run, logits)
         except DecodeError as error:
@@ -302,7 +319,7 @@ class Scheduler:
         """The prompt is done: the first token comes out of its last row."""
         run.decoding = True
         prompt_tokens, run.scored = run.scored, None
-        if run.request.max_tokens <= 0 or len(run.request.prompt) >= self._context_length:
+        if run.request.max_tokens <= 0 or run.length >= self._context_length:
             progress = Progress(run.key[1], [], EngineFinish.LENGTH, run.cached, prompt_tokens)
             self._release(run)
             self._emit(run.key, progress)
@@ -315,7 +332,7 @@ class Scheduler:
         token = run.sampler.sample(logits)
         run.generated += 1
         run.last_token = token.id
-        limit = min(run.request.max_tokens, self._context_length - len(run.request.prompt))
+        limit = min(run.request.max_tokens, self._context_length - run.length)
         finish: EngineFinish | None = None
         if token.id in run.request.stop_token_ids:
             finish = EngineFinish.STOP_TOKEN
@@ -341,7 +358,7 @@ class Scheduler:
         rows: list[tuple[int, int, int]] = []
         for slot, run in busy:
             self._touch(slot)
-            rows.append((slot.index, run.last_token, len(run.request.prompt) + run.generated - 1))
+            rows.append((slot.index, run.last_token, len(run.request.prompt) + run.shift + run.generated - 1))
         try:
             self._adapters.use(busy[0][1].request.adapter)
             self._context.decode_rows(rows)
@@ -357,6 +374,8 @@ class Scheduler:
 
     def _release(self, run: Run) -> None:
         self._runs.pop(run.key, None)
+        for picture in run.pictures:
+            picture.cancel()
         if run.slot is None:
             self._waiting.remove(run)
             return
@@ -371,3 +390,8 @@ class Scheduler:
             if run.key in self._runs:
                 self._release(run)
                 self._fail(run.key, Failure(FailureKind.ENGINE_FAILED, str(error)))
+
+
+def _at_image(run: Run) -> bool:
+    """Whether an image is what comes next of the prompt."""
+    return bool(run.pictures) and run.position == run.pictures[0].position

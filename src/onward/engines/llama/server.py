@@ -14,6 +14,8 @@ import time
 from onward.core.failure import Failure
 from onward.engines.llama import frames
 from onward.engines.llama.binding import Context
+from onward.engines.llama.pictures import Pictures
+from onward.engines.llama.projector import Projector
 from onward.engines.llama.scheduler import Key, Scheduler
 from onward.engines.llama.settings import ADAPTERS
 
@@ -24,6 +26,10 @@ ALIVE_EVERY = 2.0
 MAX_UNSENT = 64 * 1024 * 1024
 """Bytes. A client that lets more than this pile up is cut off."""
 _RECEIVE = 256 * 1024
+_RECEIVES = 32
+"""How often a turn reads from one connection: images are large."""
+_ENCODING_PAUSE = 0.005
+"""Seconds between two looks at an image that is being encoded, while there is nothing else to do."""
 
 
 class Connection:
@@ -54,6 +60,7 @@ class Server:
         queue: int,
         length: int,
         adapters: int = ADAPTERS,
+        projector: Projector | None = None,
     ) -> None:
         self._scheduler = Scheduler(
             context,
@@ -61,6 +68,7 @@ class Server:
             queue=queue,
             context_length=length,
             adapters=adapters,
+            pictures=Pictures(context, projector),
             emit=self._on_progress,
             fail=self._on_failure,
         )
@@ -81,7 +89,8 @@ class Server:
 
     def turn(self) -> None:
         """Look at the sockets, then compute one step if there is anything to compute."""
-        for key, events in self._selector.select(0 if not self._scheduler.idle else None):
+        wait = None if self._scheduler.idle else _ENCODING_PAUSE if self._scheduler.stalled else 0
+        for key, events in self._selector.select(wait):
             if key.data is None:
                 self._accept()
                 continue
@@ -114,20 +123,24 @@ class Server:
         connection.queue(self._load)
 
     def _receive(self, connection: Connection) -> None:
-        try:
-            data = connection.sock.recv(_RECEIVE)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self._drop(connection)
-            return
-        try:
-            for message in connection.reader.feed(data):
-                self._handle(connection, message)
-        except frames.FrameError:
-            self._drop(connection)
+        for _ in range(_RECEIVES):
+            try:
+                data = connection.sock.recv(_RECEIVE)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self._drop(connection)
+                return
+            try:
+                for message in connection.reader.feed(data):
+                    self._handle(connection, message)
+            except frames.FrameError:
+                self._drop(connection)
+                return
+            if len(data) < _RECEIVE:
+                return
 
     def _handle(self, connection: Connection, message: frames.FromClient) -> None:
         key: Key = (connection.number, message.id)
@@ -138,6 +151,9 @@ class Server:
             elif isinstance(message, frames.Cancel):
                 connection.requests.discard(message.id)
                 self._scheduler.cancel(key)
+            elif isinstance(message, frames.MeasureImages):
+                spans = self._scheduler.pictures.measure(message.sizes)
+                connection.queue(frames.Measured(message.id, spans))
             else:
                 self._scheduler.load_adapter(message.name, message.path)
                 connection.queue(frames.Loaded(message.id))

@@ -20,6 +20,8 @@ class LlamaSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     model_path: str
     """A GGUF file."""
+    mmproj_path: str | None = None
+    """A projector for images, a GGUF file too."""
     slots: Annotated[int, msgspec.Meta(ge=1, le=MAX_SLOTS)] = 4
     """Sequences that run at once; each has a KV cache of `context_length` tokens of its own."""
     threads: Annotated[int, msgspec.Meta(ge=0)] = 0

@@ -1,10 +1,12 @@
 """Sequences of the context, what prefix each of them holds, and who may use it."""
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from onward.core.generate import GenerateRequest, ScoredToken
 from onward.engines.llama.binding import Logits
+from onward.engines.llama.pictures import Picture
 from onward.engines.llama.sampling import Sampler
 
 CHUNK = 64
@@ -54,6 +56,23 @@ class Run:
     generated: int = 0
     last_token: int = -1
     decoding: bool = False
+    pictures: deque[Picture] = field(default_factory=deque)
+    """Images that the slot does not hold yet."""
+    shift: int = 0
+    """By how much positions in the context are ahead of those in the prompt, because of images."""
+    image_tokens: int = 0
+    """Of all its images."""
+
+    @property
+    def length(self) -> int:
+        """Tokens of the prompt, those of images included."""
+        return len(self.request.prompt) + self.image_tokens
+
+    @property
+    def plain(self) -> int:
+        """Tokens of the prompt in front of its first image: all, if it has none."""
+        images = self.request.images
+        return images[0].position if images else len(self.request.prompt)
 
     @property
     def owner(self) -> Owner:
@@ -61,7 +80,8 @@ class Run:
 
     def shares(self, prefix: Sequence[int]) -> int:
         """Tokens of its prompt that it could take from whole chunks of `prefix`."""
-        return min(shared_chunks(prefix, self.request.prompt), reusable(len(self.request.prompt)))
+        limit = min(reusable(len(self.request.prompt)), self.plain // CHUNK * CHUNK)
+        return max(0, min(shared_chunks(prefix, self.request.prompt), limit))
 
 
 @dataclass(eq=False, slots=True)
@@ -85,7 +105,7 @@ class Slot:
         if self.owner != run.owner:
             return 0
         prompt = run.request.prompt
-        if self.prompt == prompt:
+        if self.prompt == prompt and not run.request.images:
             return len(prompt)
         return run.shares(self.prefix)
 
