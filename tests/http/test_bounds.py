@@ -283,7 +283,7 @@ async def test_a_reader_that_stalls_slows_the_engine_and_is_cut_off(text_side, t
         await loop.sock_sendall(stalled, head + body)
         await until(engine.entered.is_set)
         await until(lambda: running.http.connections == 0, 30)
-        assert engine.steps < 32 * 4000
+        assert engine.steps < 5000  # of 128 000: neither we nor the system hold megabytes for it
         (line,) = await running.logged("/v1/completions")
         assert line["disconnected"]
         stalled.close()

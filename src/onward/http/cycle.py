@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,16 @@ from onward.core.failure import Failure
 logger = logging.getLogger("onward")
 REFUSED = "onward.refused"
 """A message of `receive`: the rest of the request never comes, and its `failure` is the answer."""
+
+
+def limit_unsent(connected: socket.socket, limit: int) -> None:
+    """Keep the system from holding more than `limit` bytes for a reader that takes none.
+
+    It would hold megabytes, a whole answer mostly, and nobody would learn that it is not read.
+    """
+    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    if option is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
+        connected.setsockopt(socket.IPPROTO_TCP, option, limit)
 
 
 class GatheringTransport:

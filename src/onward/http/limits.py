@@ -23,6 +23,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long an open connection may wait for its next request."""
     write_stall_s: float = 30.0
     """How long a caller may read nothing while we have something to write."""
+    unsent_bytes: int = 64 * 1024
+    """What the system holds for a caller that reads nothing, beyond what the caller's own system takes."""
     linger_s: float = 2.0
     """How long what is still being sent is thrown away after an early answer, so that it arrives."""
     linger_bytes: int = 64 * 1024 * 1024

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from onward.core.failure import Failure, FailureKind
-from onward.http.cycle import Cycle, GatheringTransport
+from onward.http.cycle import Cycle, GatheringTransport, limit_unsent
 from onward.http.header import (
     check_header,
     find_unknown_method,
@@ -28,7 +28,7 @@ from onward.http.header import (
     waits_for_100,
 )
 from onward.http.limits import Limits
-from onward.http.refusal import Refuse, Refused, malformed, refusal_bytes, too_slow
+from onward.http.refusal import Refuse, Refused, headers_too_large, malformed, refusal_bytes, too_slow
 
 _PROBE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _PROBED_S = 0.02
@@ -77,6 +77,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
         self.raw = transport
+        limit_unsent(transport.get_extra_info("socket"), self._limits.unsent_bytes)
         self._gathering = GatheringTransport(transport, self.loop, self.finish)
         self.transport = self._gathering  # pyright: ignore[reportAttributeAccessIssue]
         if len(self.connections) > 2 * self._limits.connections:
@@ -193,14 +194,7 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._unparsed += size
         if self._unparsed > self._limits.header_bytes + self._limits.url_bytes:
-            self._refuse(self._headers_too_large())
-
-    def _headers_too_large(self) -> Failure:
-        return Failure(
-            FailureKind.HEADERS_TOO_LARGE,
-            f"The header is too large: at most {self._limits.header_count} fields"
-            f" and {self._limits.header_bytes} bytes are read.",
-        )
+            self._refuse(headers_too_large(self._limits))
 
     def on_message_begin(self) -> None:
         if self._continuing:
@@ -226,7 +220,7 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._header_bytes += len(name) + len(value) + 4
         if self._header_bytes > self._limits.header_bytes or len(self.headers) >= self._limits.header_count:
-            raise Refused(self._headers_too_large())
+            raise Refused(headers_too_large(self._limits))
         if self._phase is Phase.BODY:
             return  # a trailer: counted, not kept
         self.headers.append((name.lower(), value))

@@ -6,6 +6,7 @@ from typing import Protocol
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from onward.core.failure import Failure, FailureKind
+from onward.http.limits import Limits
 
 Headers = Iterable[tuple[bytes, bytes]]
 Refusal = tuple[int, Headers, bytes]
@@ -36,6 +37,15 @@ class Refuse(Protocol):
 def malformed(message: str, status: int | None = None) -> Refused:
     """The refusal of what is no request."""
     return Refused(Failure(FailureKind.INVALID_REQUEST, message), status)
+
+
+def headers_too_large(limits: Limits) -> Failure:
+    """The failure of a header, or a trailer, over its bounds."""
+    return Failure(
+        FailureKind.HEADERS_TOO_LARGE,
+        f"The header is too large: at most {limits.header_count} fields"
+        f" and {limits.header_bytes} bytes are read.",
+    )
 
 
 def too_slow(message: str) -> Failure:
