@@ -143,3 +143,38 @@ async def test_draining_ends_what_takes_too_long(text_side, tmp_path, stream: bo
             assert json.loads(response.text.rstrip().rsplit("\n", 1)[-1].removeprefix("data: "))["error"]
         else:
             assert response.status_code == 503
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_hurry_ends_what_runs_with_the_reason(text_side, tmp_path, stream: bool):
+    """Long before its grace is over; nobody is merely cut off."""
+    engine = SlowEngine(260)
+    hurry = asyncio.Event()
+    async with edge(text_side, tmp_path, engine) as running:
+        answer = asyncio.create_task(running.complete(max_tokens=2000, stream=stream))
+        await until(lambda: engine.steps > 2)
+        draining = asyncio.create_task(running.http.drain(1000, hurry))
+        steps = engine.steps
+        await until(lambda: engine.steps > steps + 2)
+        hurry.set()
+        response = await answer
+        async with asyncio.timeout(10):
+            await draining
+        (line,) = await running.logged("/v1/completions")
+    assert (line["failure"], line.get("disconnected")) == ("engine_failed", None)
+    assert "The server is shutting down" in response.text
+    assert response.status_code == (200 if stream else 503)
+    assert "[DONE]" not in response.text
+
+
+async def test_a_body_that_still_comes_when_the_server_ends(text_side, tmp_path):
+    async with edge(text_side, tmp_path) as running:
+        reader, writer = await running.connect()
+        writer.write(request()[:-5])
+        await until(lambda: running.http._state.tasks)
+        async with asyncio.timeout(10):
+            await running.http.drain(0)
+            answer = await reader.read(-1)
+        writer.close()
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert b"The server is shutting down" in answer

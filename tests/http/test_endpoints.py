@@ -8,6 +8,7 @@ import pytest
 
 from onward import __version__
 from onward.core.failure import Failure, FailureKind
+from onward.core.generate import Chunk, ScoredToken
 from onward.dialects import DIALECTS
 from onward.dialects.schema import Header, HeaderValue
 from onward.engines.scripted import ScriptedEngine
@@ -381,3 +382,23 @@ async def test_streams_say_how_they_are_to_be_passed_on(text_side, tmp_path):
         assert response.headers["x-accel-buffering"] == "no"
         assert response.text.endswith("data: [DONE]\n\n")
         assert response.headers["date"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("label", [None, "mine-1"])
+async def test_a_fault_of_ours_names_the_request_as_its_header_does(text_side, tmp_path, stream, label):
+    class Broken(ScriptedEngine):
+        async def generate(self, request):
+            yield Chunk([ScoredToken(260)])
+            raise RuntimeError("a secret of ours")
+
+    async with edge(text_side, tmp_path, Broken([])) as running:
+        if label:
+            running.client.headers["x-request-id"] = label
+        answer = await running.complete(stream=stream)
+        assert answer.status_code == (200 if stream else 500)
+        assert answer.headers["x-request-id"] in answer.text
+        assert "secret" not in answer.text
+        (line,) = await running.logged("/v1/completions")
+        assert line["failure"] == "internal"
+        assert answer.headers["x-request-id"] in (line["request_id"], line.get("client_request_id"))

@@ -4,6 +4,8 @@ import json
 import logging
 import os
 
+import pytest
+
 from onward.core.failure import FailureKind
 from onward.core.usage import Usage
 from onward.http.log import LogWriter, MessageHandler, RequestLog
@@ -52,6 +54,24 @@ def test_json():
         "completion_tokens": 2,
         "cached_tokens": 1,
     }
+
+
+@pytest.mark.parametrize("text", [True, False])
+def test_messages_begin_with_the_same_time_as_requests(text: bool):
+    reader, writer_end = os.pipe()
+    writer = LogWriter(writer_end)
+    record = logging.makeLogRecord(
+        {"msg": "SIGTERM", "levelno": logging.INFO, "levelname": "INFO", "created": 0.25}
+    )
+    MessageHandler(writer, text=text).handle(record)
+    writer.close()
+    os.close(writer_end)
+    with os.fdopen(reader) as lines:
+        line = lines.read()
+    if text:
+        assert line == "1970-01-01T00:00:00.250Z INFO SIGTERM\n"
+    else:
+        assert json.loads(line) == {"at": "1970-01-01T00:00:00.250Z", "level": "info", "message": "SIGTERM"}
 
 
 def test_text_is_one_line():

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Collection
 from typing import Any
 
-from onward.core.failure import Failure, FailureKind
+from onward.core.failure import Failure, FailureKind, invalid
 from onward.engines.llama.binding import Context
 
 
@@ -47,7 +47,7 @@ class Adapters:
         if name not in self._loaded:
             place = path or self._paths.get(name)
             if place is None:
-                raise Failure(FailureKind.INVALID_REQUEST, f"adapter {name} is not loaded", param="adapter")
+                raise invalid("adapter", f"The adapter {name} is not loaded.")
             self._make_room(in_use)
             self._loaded[name] = self._load(name, place)
         self._loaded.move_to_end(name)
@@ -61,7 +61,7 @@ class Adapters:
             return self._context.model.load_adapter(path)
         except ValueError as error:
             raise Failure(
-                FailureKind.INVALID_REQUEST, f"adapter {name} cannot be loaded: {error}", param="model"
+                FailureKind.INVALID_REQUEST, f"The adapter {name} cannot be loaded: {error}.", param="model"
             ) from error
 
     def _make_room(self, in_use: Collection[str]) -> None:
