@@ -122,6 +122,8 @@ def catalog_model(model: settings.Model, side: TextSide, created: int) -> catalo
         capabilities -= {"tools"}
     elif "chat" in capabilities:
         capabilities |= {"tools"}
+    if any(deployment.mmproj for deployment in model.deployments):
+        capabilities |= {"images"}
     return catalog.Model(
         id=model.id,
         aliases=tuple(model.aliases),

