@@ -81,6 +81,10 @@ class TemplateRenderer:
             )
             if token is not None
         }
+        # Some templates loop over the tools without asking whether there are any.
+        asked = [Message(role="user", content=_PROBE)]
+        fails = self._tried(asked, Shape()) is None and self._tried(asked, Shape(), []) is not None
+        self._no_tools: Final[list[Any] | None] = [] if fails else None
         self.shape: Final = self._probed(developer="developer" in source)
 
     def render(self, request: ChatRequest) -> RenderedPrompt:
@@ -97,7 +101,7 @@ class TemplateRenderer:
             **{name: guard.guarded(value) for name, value in wanted.items()},
             **self._special,
             "messages": shown,
-            "tools": guard.guarded(request.tools) or None,
+            "tools": guard.guarded(request.tools) or self._no_tools,
             "add_generation_prompt": request.add_generation_prompt and not request.continue_final_message,
         }
         text = self._rendered(values)
@@ -228,8 +232,8 @@ class TemplateRenderer:
         """What the template can take."""
         user = Message(role="user", content=_PROBE)
         parts = False
-        if _PROBE not in (self._tried([user], Shape()) or ""):
-            parts = _PROBE in (self._tried([user], Shape(parts=True)) or "")
+        if _PROBE not in (self._tried([user], Shape(), self._no_tools) or ""):
+            parts = _PROBE in (self._tried([user], Shape(parts=True), self._no_tools) or "")
         shape = Shape(parts=parts, developer=developer)
         tries = [
             msgspec.structs.replace(shape, object_arguments=as_object, null_content=as_null)
@@ -237,20 +241,20 @@ class TemplateRenderer:
             for as_object in (True, False)
         ]
         for shape in tries:
-            text = self._tried(_called(_PROBE_ARGUMENTS), shape)
+            text = self._tried(_called(_PROBE_ARGUMENTS), shape, self._no_tools)
             if text is not None and f"{{'{_PROBE}'" not in text:
                 break
         else:
             return tries[0]
         null = msgspec.structs.replace(shape, null_content=True)
-        nulled = self._tried(_called(_PROBE_ARGUMENTS), null)
+        nulled = self._tried(_called(_PROBE_ARGUMENTS), null, self._no_tools)
         if nulled is not None and nulled.count("None") <= text.count("None"):
             shape = null
-        malformed = shape.object_arguments and self._tried(_called(_PROBE), shape) is None
+        malformed = shape.object_arguments and self._tried(_called(_PROBE), shape, self._no_tools) is None
         return msgspec.structs.replace(shape, wrapped_arguments=malformed)
 
-    def _tried(self, messages: list[Message], shape: Shape) -> str | None:
-        values = {**self._special, "messages": message_values(messages, shape), "tools": None}
+    def _tried(self, messages: list[Message], shape: Shape, tools: list[Any] | None = None) -> str | None:
+        values = {**self._special, "messages": message_values(messages, shape), "tools": tools}
         try:
             return self._rendered({**values, "add_generation_prompt": True})
         except Failure:

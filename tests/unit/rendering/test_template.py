@@ -378,3 +378,10 @@ def test_what_a_template_is_given_by_others_is_not_taken(name: str, why: str):
     failure = refused("{{ messages }}", user("a"), template_kwargs={name: "x"})
     assert failure.param == f"chat_template_kwargs.{name}"
     assert failure.message == f"'{failure.param}' is not taken: '{name}' is {why}."
+
+
+def test_a_template_that_loops_over_tools_gets_an_empty_list():
+    looping = "{% for tool in tools %}{{ tool.function.name }}{% endfor %}{{ messages[0].content }}"
+    assert rendered(looping, user("hi")) == "hi"
+    asking = "{% if tools is not none %}tools{% endif %}{{ messages[0].content }}"
+    assert rendered(asking, user("hi")) == "hi"
