@@ -42,6 +42,17 @@ name = "blind"
 engine = "llama"
 source = "{folder}/model.gguf"
 slots = 1
+
+[[models]]
+id = "at-once"
+context_length = 512
+
+[[models.deployments]]
+name = "at-once"
+engine = "llama"
+source = "{folder}/model.gguf"
+mmproj = "{folder}/gemma.gguf"
+slots = 2
 """
 RED, BLUE = picture(color=(250, 0, 0), size=(64, 48)), picture(color=(0, 0, 250), size=(64, 48))
 TOKENS = 12
@@ -54,6 +65,7 @@ def seeing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     folder: Path = tmp_path_factory.mktemp("seeing")
     write_model(folder / "model.gguf")
     write_projector(folder / "mmproj.gguf")
+    write_projector(folder / "gemma.gguf", form="gemma")
     running = start_server(folder, config=CONFIG.format(folder=folder))
     try:
         running.wait_ready()
@@ -268,6 +280,20 @@ async def test_the_answer_has_no_prompt_token_ids(api: Api, stream: bool):
     assert response.status_code == 200, response.text
     assert "token_ids" in response.text
     assert '"prompt_token_ids":[' not in response.text.replace(" ", "")
+
+
+async def test_a_projector_whose_rows_see_each_other(api: Api):
+    """Its marks are no control tokens of this vocabulary: texts, which are asked for just the same."""
+    refusal = await api.post("completions", around(part(RED)) | {"model": "at-once"})
+    assert_refused(refusal, "prompt_chunks[1]")
+    assert "<start_of_image>" in refusal.json()["error"]["message"]
+    before, after = await _ids(api, "<start_of_image>"), await _ids(api, "<end_of_image>")
+    red, blue, again = [
+        await api.complete(**chunks(tokens(*before), part(image), tokens(*after)), model="at-once")
+        for image in (RED, BLUE, RED)
+    ]
+    assert red["usage"]["prompt_tokens"] == len(before) + 16 + len(after)
+    assert firsts(red) == firsts(again) != firsts(blue)
 
 
 @pytest.mark.fault("D25")

@@ -130,6 +130,17 @@ def test_logits_are_those_of_the_library_itself(runs: Runs, model: Model, projec
     assert token.top == Softmax(expected).score(int(best[0]), 20).top
 
 
+@pytest.mark.parametrize("after", [AFTER, [END]], ids=["in the middle", "almost at the end"])
+def test_rows_that_see_each_other_are_computed_in_one_call(model: Model, folder: Path, after: list[int]):
+    """As the library's own function does. Seen causally they would come out otherwise."""
+    write_projector(folder / "gemma.gguf", form="gemma")
+    projector = Projector(model, str(folder / "gemma.gguf"), threads=1)
+    assert projector.sees_ahead
+    (token,) = Runs(model, projector, 2).run(BEFORE + after, (len(BEFORE), RED), tokens=1, alternatives=20)
+    expected = evaluated(model, projector, BEFORE, RED, after)
+    assert token.top == Softmax(expected).score(int(expected.argmax()), 20).top
+
+
 @pytest.mark.covers("TC-10")
 @pytest.mark.fault("D25")
 def test_the_ids_around_are_used_exactly(runs: Runs):

@@ -111,8 +111,11 @@ def write_model(path: Path) -> None:
     path.write_bytes(_gguf(facts, tensors))
 
 
-def write_projector(path: Path, width: int = _WIDTH) -> None:
-    """A projector for language models of this width."""
+def write_projector(path: Path, width: int = _WIDTH, *, form: str = "qwen") -> None:
+    """A projector for language models of this width.
+
+    The form "gemma" takes squares of 128 pixels, 16 tokens, of which each sees all others.
+    """
     generator = np.random.default_rng(11)
     tensors: Tensors = {}
 
@@ -133,15 +136,20 @@ def write_projector(path: Path, width: int = _WIDTH) -> None:
     linear("v.blk.0.ffn_up", _EYE_FEED_FORWARD, _EYE_WIDTH)
     linear("v.blk.0.ffn_down", _EYE_WIDTH, _EYE_FEED_FORWARD)
     norm("v.post_ln")
+    if form == "gemma":
+        del tensors["v.patch_embd.weight.1"]
+        tensors["v.position_embd.weight"] = generator.normal(0, 0.1, ((128 // PATCH) ** 2, _EYE_WIDTH))
+        tensors["mm.input_projection.weight"] = generator.normal(0, 0.5, (_EYE_WIDTH, width))
+        tensors["mm.soft_emb_norm.weight"] = 1 + generator.normal(0, 0.1, _EYE_WIDTH)
     linear("mm.0", 4 * _EYE_WIDTH, 4 * _EYE_WIDTH)
     linear("mm.2", width, 4 * _EYE_WIDTH, scale=2)
     half = (_FLOAT32, [0.5, 0.5, 0.5])
     facts: list[Fact] = [
         ("general.architecture", _STRING, "clip"),
         ("clip.has_vision_encoder", _BOOL, True),
-        ("clip.projector_type", _STRING, "qwen2vl_merger"),
+        ("clip.projector_type", _STRING, "gemma3" if form == "gemma" else "qwen2vl_merger"),
         ("clip.use_gelu", _BOOL, False),
-        ("clip.vision.image_size", _UINT32, 64),
+        ("clip.vision.image_size", _UINT32, 128 if form == "gemma" else 64),
         ("clip.vision.patch_size", _UINT32, PATCH),
         ("clip.vision.embedding_length", _UINT32, _EYE_WIDTH),
         ("clip.vision.feed_forward_length", _UINT32, _EYE_FEED_FORWARD),

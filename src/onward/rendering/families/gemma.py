@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from onward.core.request import ImagePart
 from onward.rendering.codecs import gemma4
 from onward.rendering.codecs.call import CodecError
 from onward.rendering.families import gemma4_values as values
@@ -11,9 +12,11 @@ from onward.rendering.families.family import HYBRID, Family, Render, on_or_off
 from onward.rendering.families.repos import COPIES
 from onward.rendering.parsing.grammar import NEWLINE, Edge, Grammar, Route, Says, State, content_only
 from onward.rendering.prompt import PromptBuilder
+from onward.rendering.renderer import ImageMarks
 
 _HEADER_3: Final = "<start_of_turn>model\n"
 _HEADER_4: Final = "<|turn>model\n"
+_IMAGE_4: Final = ImageMarks(before="<|image>", after="<image|>")
 _NO_THOUGHT: Final = "<|channel>thought\n<channel|>"
 
 
@@ -97,7 +100,9 @@ def _messages_4(turns: Sequence[Turn], conversation: Conversation, prompt: Promp
         if turn.role == "tool":
             continue
         if turn.role != "assistant":
-            prompt.frame(f"<|turn>{turn.role}\n").text(turn.text.strip()).frame("<turn|>\n")
+            prompt.frame(f"<|turn>{turn.role}\n")
+            _content_4(turn, prompt)
+            prompt.frame("<turn|>\n")
             last, before = "message", turn.role
             continue
         if before != "assistant":
@@ -118,6 +123,18 @@ def _messages_4(turns: Sequence[Turn], conversation: Conversation, prompt: Promp
         elif following != "assistant" and not (results and not content and following is None):
             prompt.frame("<turn|>\n")
     return last
+
+
+def _content_4(turn: Turn, prompt: PromptBuilder) -> None:
+    """Content that may hold images: then every text is stripped by itself."""
+    if not any(isinstance(part, ImagePart) for part in turn.parts):
+        prompt.text(turn.text.strip())
+        return
+    for part in turn.parts:
+        if isinstance(part, ImagePart):
+            prompt.frame(_IMAGE_4.before).image(part).frame(_IMAGE_4.after)
+        else:
+            prompt.text(part.text.strip())
 
 
 def _results(turns: Sequence[Turn], place: int) -> Sequence[Turn]:
@@ -186,7 +203,13 @@ def _grammar_4() -> Grammar:
 
 
 def _family_4(
-    name: str, repos: tuple[str, ...], template: tuple[str, ...], lacks: tuple[str, ...], render: Render
+    name: str,
+    repos: tuple[str, ...],
+    template: tuple[str, ...],
+    lacks: tuple[str, ...],
+    render: Render,
+    *,
+    images: ImageMarks | None = _IMAGE_4,
 ) -> Family:
     return Family(
         name=name,
@@ -201,6 +224,7 @@ def _family_4(
         stops=("<turn|>", "<eos>", "<|tool_response>"),
         efforts=on_or_off(default=False),
         tools=True,
+        images=images,
     )
 
 
@@ -222,7 +246,7 @@ FAMILIES: Final = (
         (_EMPTY,),
         _renderer_4(empty_thought=False),
     ),
-    _family_4("gemma-4-first", (), (_EMPTY,), ("reasoning_content", _CONTINUES), _render_first),
+    _family_4("gemma-4-first", (), (_EMPTY,), ("reasoning_content", _CONTINUES), _render_first, images=None),
     Family(
         name="gemma-3",
         repos=(
