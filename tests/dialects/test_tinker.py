@@ -202,7 +202,7 @@ def test_a_message_is_read(message: dict[str, Any], expected: Message) -> None:
 @pytest.mark.parametrize(
     ("read", "statement", "body", "param"),
     [(completion, *row) for row in REFUSED_COMPLETIONS] + [(chat, *row) for row in REFUSED_CHATS],
-    ids=lambda value: str(value)[:60],
+    ids=lambda value: getattr(value, "__name__", str(value))[:60],
 )
 def test_a_wrong_field_is_refused_by_name(
     read: Any, statement: str, body: dict[str, Any], param: str
