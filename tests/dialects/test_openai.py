@@ -251,7 +251,7 @@ def refusal(read: Any, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
 @pytest.mark.parametrize(
     ("read", "body", "param"),
     [(completion, *row) for row in REFUSED_COMPLETIONS] + [(chat, *row) for row in REFUSED_CHATS],
-    ids=lambda value: str(value)[:60],
+    ids=lambda value: getattr(value, "__name__", str(value))[:60],
 )
 def test_a_wrong_field_is_refused_by_name(read: Any, body: dict[str, Any], param: str) -> None:
     status, error = refusal(read, body)
