@@ -18,9 +18,29 @@ from openai import OpenAI
 from tests.dialects.conftest import REPO as MODEL
 
 
+class Seeded(httpx.HTTPTransport):
+    """Adds a seed, and a limit to chats without one: the model says the same in every run, and ends."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            body = {"seed": 1, **json.loads(request.read())}
+            if "messages" in body:
+                body.setdefault("max_tokens", 150)
+            headers = {name: value for name, value in request.headers.items() if name != "content-length"}
+            request = httpx.Request(
+                request.method,
+                request.url,
+                headers=headers,
+                content=json.dumps(body),
+                extensions=request.extensions,
+            )
+        return super().handle_request(request)
+
+
 @pytest.fixture(scope="module")
 def client(tinker_url: str) -> Iterator[OpenAI]:
-    with OpenAI(base_url=tinker_url, api_key="none", max_retries=0) as client:
+    http_client = httpx.Client(transport=Seeded(), timeout=120)
+    with OpenAI(base_url=tinker_url, api_key="none", max_retries=0, http_client=http_client) as client:
         yield client
 
 
