@@ -168,7 +168,11 @@ class EngineProcess:
             writer.close()
 
         if self._listener is not None:
-            self._turn_away = await asyncio.start_unix_server(turn_away, sock=self._listener)
+            # Known before it listens: `stop` may come in between, and must close it properly.
+            self._turn_away = await asyncio.start_unix_server(
+                turn_away, sock=self._listener, start_serving=False
+            )
+            await self._turn_away.start_serving()
 
     def _change(self, state: EngineState, detail: str) -> None:
         self.state, self.detail = state, detail
