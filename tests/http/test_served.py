@@ -16,7 +16,7 @@ from onward.serve.model import ServedModel
 
 OPEN = Model(id="open", context_length=16, repo="Org/Base")
 HIDDEN = Model(id="hidden", context_length=16, aliases=("secret-name",), repo="Org/Hidden")
-KEY = Key(name="k", sha256=b"", models=frozenset({"open"}))
+KEY = Key(id="k", name="k", sha256=b"", models=frozenset({"open"}))
 TELLING = msgspec.structs.replace(
     OPENAI,
     errors={

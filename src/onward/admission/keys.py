@@ -1,22 +1,53 @@
-"""API keys that the config lists: who may call, and which models. Pure."""
+"""Keys and tenants: who may call, which models, how much, and who pays. Pure."""
 
 import hashlib
 import hmac
 from collections.abc import Iterable
+from enum import StrEnum
 
 import msgspec
 
 from onward.core.failure import Failure, FailureKind
 
 
+class TenantStatus(StrEnum):
+    """Whether a tenant is served."""
+
+    ACTIVE = "active"
+    SUSPENDED = "suspended"
+    UNPAID = "unpaid"
+
+
+class Tenant(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody who pays."""
+
+    name: str
+    status: TenantStatus = TenantStatus.ACTIVE
+    prepaid: bool = False
+    """Whether it can spend what was credited and no more."""
+    monthly_budget: int | None = None
+    """In units of 10^-9; a calendar month in UTC."""
+    agreements: frozenset[str] = frozenset()
+    """IDs of models whose terms it has accepted."""
+
+
 class Key(msgspec.Struct, frozen=True, kw_only=True):
     """One caller's right to call. The secret itself is never kept."""
 
+    id: str
+    """For ever its own; of a key of the config its name."""
     name: str
     sha256: bytes
     """Digest of the secret."""
+    tenant: str | None = None
     models: frozenset[str] | None = None
     """IDs of the models that it may use; None: all."""
+    monthly_cap: int | None = None
+    """In units of 10^-9; a calendar month in UTC."""
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    concurrency: int | None = None
+    """Requests at once."""
 
     def allows(self, model: str) -> bool:
         """Whether the key may use the model of this ID."""
@@ -29,10 +60,15 @@ def digest(secret: str) -> bytes:
 
 
 class Keys:
-    """All keys. While there is none, everybody may call."""
+    """All keys, and the tenants that they belong to. While there is no key, everybody may call."""
 
-    def __init__(self, keys: Iterable[Key] = ()) -> None:
+    def __init__(self, keys: Iterable[Key] = (), tenants: Iterable[Tenant] = ()) -> None:
+        self.replace(keys, tenants)
+
+    def replace(self, keys: Iterable[Key], tenants: Iterable[Tenant]) -> None:
+        """These and no others, from now on."""
         self._by_digest = {key.sha256: key for key in keys}
+        self._tenants = {tenant.name: tenant for tenant in tenants}
 
     def __bool__(self) -> bool:
         return bool(self._by_digest)
@@ -56,6 +92,21 @@ class Keys:
                 FailureKind.INVALID_KEY, "This API key is not known here. Check it for typing errors."
             )
         return key
+
+    def tenant(self, key: Key | None) -> Tenant | None:
+        """Who pays for a key, None if nobody does. Raises where the tenant is not served."""
+        if key is None or key.tenant is None:
+            return None
+        tenant = self._tenants.get(key.tenant)
+        if tenant is None or tenant.status is TenantStatus.SUSPENDED:
+            raise Failure(
+                FailureKind.TENANT_SUSPENDED, "The account of this API key is suspended. Ask its operator."
+            )
+        if tenant.status is TenantStatus.UNPAID:
+            raise Failure(
+                FailureKind.PAYMENT_REQUIRED, "The account of this API key has not been paid for. Pay first."
+            )
+        return tenant
 
 
 def not_allowed(model: str) -> Failure:

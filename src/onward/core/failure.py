@@ -53,6 +53,7 @@ class Failure(Exception):  # noqa: N818 - a failure is a result that a caller se
     `message` says what is wrong and what to change; it never holds more than a short excerpt of
     the input. `param` is the path of the offending field, such as ``messages[2].content``.
     `retry_after` is in whole seconds; 429 and 503 always carry one (a default where unset).
+    `upstream_status` is what the only provider of a model answered: some APIs pass it on (K-7).
     """
 
     def __init__(
@@ -62,12 +63,14 @@ class Failure(Exception):  # noqa: N818 - a failure is a result that a caller se
         *,
         param: str | None = None,
         retry_after: int | None = None,
+        upstream_status: int | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
         self.param = param
         self.retry_after = retry_after
+        self.upstream_status = upstream_status
 
 
 def invalid(param: str | None, message: str) -> Failure:

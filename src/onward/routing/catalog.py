@@ -6,17 +6,10 @@ from typing import Final
 import msgspec
 
 from onward.core.failure import Failure, FailureKind, excerpt
+from onward.core.price import Price
 from onward.core.reference import ModelReference
 
 _NAMED_IN_A_MESSAGE: Final = 5
-
-
-class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """Prices per million tokens, in units of 10^-9 of the currency."""
-
-    input: int
-    cached_input: int
-    output: int
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from onward.admission.keys import Key, Keys
 from onward.core.clock import SystemClock
 from onward.core.ids import RandomIds
 from onward.core.money import parse_amount
+from onward.core.price import Price
 from onward.dialects import DIALECTS
 from onward.dialects.schema import HeaderValue
 from onward.engines.protocol import Engine
@@ -104,6 +105,7 @@ def keys_of(config: settings.Config) -> Keys:
     """The keys of a loaded config."""
     return Keys(
         Key(
+            id=key.name,
             name=key.name,
             sha256=bytes.fromhex(key.sha256),
             models=None if key.models is None else frozenset(key.models),
@@ -140,10 +142,10 @@ def catalog_model(model: settings.Model, side: TextSide, created: int) -> catalo
     )
 
 
-def _price(price: settings.Price | None) -> catalog.Price | None:
+def _price(price: settings.Price | None) -> Price | None:
     if price is None:
         return None
-    return catalog.Price(
+    return Price(
         input=parse_amount(price.input),
         cached_input=parse_amount(price.input if price.cached_input is None else price.cached_input),
         output=parse_amount(price.output),

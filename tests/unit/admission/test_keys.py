@@ -5,7 +5,7 @@ import pytest
 from onward.admission.keys import Key, Keys, digest, not_allowed
 from onward.core.failure import Failure, FailureKind
 
-KEY = Key(name="ci", sha256=digest("on-right"), models=frozenset({"a"}))
+KEY = Key(id="ci", name="ci", sha256=digest("on-right"), models=frozenset({"a"}))
 
 
 def test_without_keys_everybody_may_call():
@@ -26,7 +26,7 @@ def test_wrong_secrets_are_refused_and_not_repeated(secret: str | None):
 
 
 def test_the_right_secret_finds_its_key():
-    other = Key(name="other", sha256=digest("on-other"))
+    other = Key(id="other", name="other", sha256=digest("on-other"))
     assert Keys([other, KEY]).find("on-right") is KEY
     assert Keys([KEY, other]).find("on-other") is other
 
@@ -34,6 +34,6 @@ def test_the_right_secret_finds_its_key():
 def test_models_of_a_key():
     assert KEY.allows("a")
     assert not KEY.allows("b")
-    assert Key(name="all", sha256=digest("x")).allows("b")
+    assert Key(id="all", name="all", sha256=digest("x")).allows("b")
     failure = not_allowed("b")
     assert (failure.kind, failure.param) == (FailureKind.MODEL_NOT_ALLOWED, "model")

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from onward.routing.catalog import Model, Price
+from onward.core.price import Price
+from onward.routing.catalog import Model
 from onward.wire.models import model_body, models_body
 from onward.wire.tokens import detokenize_body, render_body, tokenize_body, tokenizer_info_body
 

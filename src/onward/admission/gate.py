@@ -1,0 +1,347 @@
+"""The way in and the way out of every request: limits and money are taken, and given back once.
+
+`Gate.admit` takes a request's place and holds its worst cost, or refuses and takes nothing. Whatever
+becomes of the request, exactly one of `settle` and `release` ends its `Grant`.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import msgspec
+
+from onward.admission.keys import Key, Tenant
+from onward.admission.ledger import (
+    Account,
+    AccountKind,
+    Operation,
+    Progress,
+    Refused,
+    Release,
+    Reserve,
+    Result,
+    Settle,
+)
+from onward.admission.limits import Exceeded, GiveBack, LimitKind, Take
+from onward.admission.pricing import affordable_completion, charge, worst_case
+from onward.core.attempt import Attempt
+from onward.core.clock import Clock
+from onward.core.failure import Failure, FailureKind
+from onward.core.money import format_amount
+from onward.core.price import Price
+from onward.core.usage import Usage
+
+_MOST_UNSETTLED = 100_000
+_LOWERED_TIMES = 3
+_NO_PRICE = Price(input=0, cached_input=0, output=0)
+
+Write = Callable[[Operation], Awaitable[Result]]
+"""Hands an operation to the ledger at once, in the order of the calls; durable once awaited."""
+
+
+class Demand(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request could take at the most."""
+
+    request_id: str
+    label: str | None = None
+    key: Key | None
+    tenant: Tenant | None
+    model: str
+    price: Price | None
+    surface: str
+    prompt_tokens: int
+    """Of all prompts; exact where we tokenize, an upper bound where a provider does."""
+    choices: int
+    """Prompts times the largest of `n` and `best_of`."""
+    max_tokens: int
+    """Of each choice."""
+    lowerable: bool = False
+    """Whether `max_tokens` may be lowered to what the balance carries (K-10)."""
+
+
+class Grant(msgspec.Struct, kw_only=True, eq=False):
+    """A request that was let in."""
+
+    demand: Demand
+    max_tokens: int
+    """Of each choice: the demand's, or lowered."""
+    held: int
+    usage: Usage
+    """Live: filled by whoever runs the request, read by the progress marks."""
+    taken: bool
+    """Whether a place was taken from the key's limits."""
+    at_ms: int
+    marked_tokens: int = 0
+    open: bool = True
+
+
+class Takes(msgspec.Struct, frozen=True):
+    """How the gate reaches the rate limits, each call in order."""
+
+    take: Callable[[Take], Awaitable[Exceeded | None]]
+    give_back: Callable[[GiveBack], Awaitable[None]]
+
+
+class Gate:
+    """Admission of one process. `write` and `limits` None: nothing is kept, or limited."""
+
+    def __init__(
+        self,
+        *,
+        write: Write | None,
+        limits: Takes | None,
+        lease: str,
+        clock: Clock,
+        currency: str = "USD",
+        config_version: str = "",
+    ) -> None:
+        self._write = write
+        self._limits = limits
+        self._lease = lease
+        self._clock = clock
+        self._currency = currency
+        self._version = config_version
+        self._open: dict[str, Grant] = {}
+        self._unsettled: list[Settle | Release] = []
+
+    @property
+    def running(self) -> Iterable[Grant]:
+        """What is let in and has not ended."""
+        return self._open.values()
+
+    async def admit(self, demand: Demand, usage: Usage) -> Grant:
+        """Take a place and hold the worst cost. Raises RATE_LIMITED, INSUFFICIENT_BALANCE,
+        BUDGET_EXCEEDED, PAYMENT_REQUIRED, STORE_DOWN; nothing is taken then.
+        """
+        take = self._take(demand)
+        if take is not None and self._limits is not None:
+            try:
+                exceeded = await self._limits.take(take)
+            except BaseException:
+                self._give_back(demand, 0, counts=False)
+                raise
+            if exceeded is not None:
+                raise _exceeded(exceeded, take)
+        grant = Grant(
+            demand=demand,
+            max_tokens=demand.max_tokens,
+            held=0,
+            usage=usage,
+            taken=take is not None,
+            at_ms=int(self._clock.unix() * 1000),
+        )
+        try:
+            await self._reserve(grant)
+        except BaseException:
+            if grant.taken:
+                self._give_back(demand, 0, counts=False)
+            raise
+        self._open[demand.request_id] = grant
+        return grant
+
+    async def settle(
+        self,
+        grant: Grant,
+        *,
+        attempts: tuple[Attempt, ...] = (),
+        outcome: str = "ok",
+        estimated: bool = False,
+    ) -> int:
+        """End a grant by what `grant.usage` says. Durable on return; what was charged."""
+        cost = charge(grant.demand.price or _NO_PRICE, grant.usage)
+        await self._end(
+            grant,
+            Settle(
+                request_id=grant.demand.request_id,
+                charge=cost,
+                usage=msgspec.structs.replace(grant.usage),
+                at_ms=int(self._clock.unix() * 1000),
+                estimated=estimated,
+                outcome=outcome,
+                attempts=attempts,
+            ),
+            counts=True,
+        )
+        return cost
+
+    async def release(self, grant: Grant, *, outcome: str, attempts: tuple[Attempt, ...] = ()) -> None:
+        """End a grant of which nothing was made: nothing is charged, its place does not count."""
+        ended = Release(
+            request_id=grant.demand.request_id,
+            at_ms=int(self._clock.unix() * 1000),
+            outcome=outcome,
+            attempts=attempts,
+        )
+        await self._end(grant, ended, counts=False)
+
+    async def mark(self) -> None:
+        """Write the progress of everything that moved since the last mark, and what could not be ended
+        while the store was down. To be called once a second.
+        """
+        if self._write is None:
+            return
+        ends, self._unsettled = self._unsettled, []
+        ending = [(operation, self._write(operation)) for operation in ends]
+        marking: list[Awaitable[Result]] = []
+        for grant in self._open.values():
+            tokens = grant.usage.completion_tokens
+            if tokens != grant.marked_tokens:
+                grant.marked_tokens = tokens
+                price = grant.demand.price or _NO_PRICE
+                operation = Progress(
+                    request_id=grant.demand.request_id,
+                    usage=msgspec.structs.replace(grant.usage),
+                    charge=charge(price, grant.usage),
+                )
+                marking.append(self._write(operation))
+        for operation, done in ending:
+            try:
+                await done
+            except Failure:
+                self._keep(operation)
+        for done in marking:
+            with suppress(Failure):  # the next mark says more
+                await done
+
+    async def _reserve(self, grant: Grant) -> None:
+        demand = grant.demand
+        accounts = self._accounts(demand, grant.at_ms)
+        limited = any(
+            account.limit is not None or account.kind is AccountKind.BALANCE for account in accounts
+        )
+        if demand.price is None and limited:
+            raise Failure(
+                FailureKind.PAYMENT_REQUIRED,
+                f"The model '{demand.model}' has no price, so a key whose money is counted cannot use it."
+                " Use another model.",
+                param="model",
+            )
+        if self._write is None:
+            return
+        price = demand.price or _NO_PRICE
+        for again in range(_LOWERED_TIMES, 0, -1):
+            grant.held = worst_case(price, demand.prompt_tokens, demand.choices * grant.max_tokens)
+            reserve = self._reservation(grant, accounts)
+            try:
+                result = await self._write(reserve)
+            except BaseException:
+                self._undo(grant)
+                raise
+            if not isinstance(result, Refused):
+                return
+            carried = affordable_completion(price, demand.prompt_tokens, result.available) // demand.choices
+            lowered = demand.lowerable and result.kind is AccountKind.BALANCE and again > 1
+            if not lowered or not 1 <= carried < grant.max_tokens:
+                raise self._refused(result, grant.held)
+            grant.max_tokens = carried
+
+    def _undo(self, grant: Grant) -> None:
+        """Nobody knows whether the hold was written: this goes behind it, and ends it if it was."""
+        if self._write is not None:
+            self._write(
+                Release(request_id=grant.demand.request_id, at_ms=grant.at_ms, outcome="not_admitted")
+            )
+
+    def _reservation(self, grant: Grant, accounts: tuple[Account, ...]) -> Reserve:
+        demand = grant.demand
+        return Reserve(
+            request_id=demand.request_id,
+            lease=self._lease,
+            key_id=None if demand.key is None else demand.key.id,
+            key_name=None if demand.key is None else demand.key.name,
+            tenant=None if demand.tenant is None else demand.tenant.name,
+            model=demand.model,
+            surface=demand.surface,
+            at_ms=grant.at_ms,
+            amount=grant.held,
+            accounts=accounts,
+            label=demand.label,
+            config_version=self._version,
+        )
+
+    def _accounts(self, demand: Demand, at_ms: int) -> tuple[Account, ...]:
+        """Who pays. The month is that of the admission, also of a request that runs into the next."""
+        accounts: list[Account] = []
+        key, tenant = demand.key, demand.tenant
+        month = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m") if key is not None else ""
+        if tenant is not None:
+            if tenant.prepaid:
+                accounts.append(Account(f"balance:{tenant.name}", AccountKind.BALANCE))
+            accounts.append(
+                Account(f"tenant:{tenant.name}:{month}", AccountKind.TENANT_MONTH, tenant.monthly_budget)
+            )
+        if key is not None:
+            accounts.append(Account(f"key:{key.id}:{month}", AccountKind.KEY_MONTH, key.monthly_cap))
+        return tuple(accounts)
+
+    def _take(self, demand: Demand) -> Take | None:
+        key = demand.key
+        if key is None or self._limits is None:
+            return None
+        if key.requests_per_minute is None and key.tokens_per_minute is None and key.concurrency is None:
+            return None
+        return Take(
+            request_id=demand.request_id,
+            lease=self._lease,
+            subject=key.id,
+            tokens=demand.prompt_tokens + demand.choices * demand.max_tokens,
+            requests_per_minute=key.requests_per_minute,
+            tokens_per_minute=key.tokens_per_minute,
+            concurrency=key.concurrency,
+        )
+
+    def _give_back(self, demand: Demand, tokens: int, *, counts: bool) -> None:
+        if demand.key is not None and self._limits is not None:
+            self._limits.give_back(
+                GiveBack(request_id=demand.request_id, subject=demand.key.id, tokens=tokens, counts=counts)
+            )
+
+    async def _end(self, grant: Grant, operation: Settle | Release, *, counts: bool) -> None:
+        if not grant.open:
+            raise RuntimeError("a grant ends once")
+        grant.open = False
+        del self._open[grant.demand.request_id]
+        if grant.taken:
+            self._give_back(grant.demand, grant.usage.total_tokens if counts else 0, counts=counts)
+        if self._write is None:
+            return
+        try:
+            await self._write(operation)
+        except Failure:
+            self._keep(operation)
+            raise
+
+    def _keep(self, operation: Settle | Release) -> None:
+        """Try again with the next mark. What is too much for our memory is left to the lease's end."""
+        if len(self._unsettled) < _MOST_UNSETTLED:
+            self._unsettled.append(operation)
+
+    def _refused(self, refused: Refused, held: int) -> Failure:
+        could = f"this request could cost {format_amount(held)} {self._currency}"
+        carries = f"{format_amount(refused.available)} {self._currency}"
+        if refused.kind is AccountKind.BALANCE:
+            return Failure(
+                FailureKind.INSUFFICIENT_BALANCE,
+                f"The balance carries {carries} and {could}. Ask for fewer tokens, or add to the balance.",
+            )
+        whose = "key's monthly cap" if refused.kind is AccountKind.KEY_MONTH else "account's monthly budget"
+        return Failure(
+            FailureKind.BUDGET_EXCEEDED,
+            f"The {whose} has {carries} left and {could}. Ask for fewer tokens, or wait for the next month.",
+        )
+
+
+def _exceeded(exceeded: Exceeded, take: Take) -> Failure:
+    limit = exceeded.limit
+    what = {
+        LimitKind.REQUESTS: f"This key may make {limit} requests per minute. Wait and try again.",
+        LimitKind.TOKENS: f"This key may use {limit} tokens per minute and this request could use"
+        f" {take.tokens}. Ask for fewer tokens, or wait and try again.",
+        LimitKind.CONCURRENCY: f"This key may have {limit} requests running at once. Wait for one to end.",
+    }[exceeded.kind]
+    if exceeded.retry_after_s == 0:
+        what = (
+            f"This request could use {take.tokens} tokens and this key may use {limit} per minute, so it"
+            " never passes. Ask for fewer tokens."
+        )
+    return Failure(FailureKind.RATE_LIMITED, what, retry_after=exceeded.retry_after_s or 60)

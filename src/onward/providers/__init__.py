@@ -1,0 +1,1 @@
+"""Services elsewhere that serve models: bytes in, bytes out."""

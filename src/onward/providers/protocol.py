@@ -1,0 +1,81 @@
+"""The contract of a provider: a body goes out as it is, an answer comes back as it is.
+
+A provider owns its tokens; nothing here knows what the bytes mean. Rules on what may be sent
+again stand in `Provider.send`.
+"""
+
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+
+class Protocols(StrEnum):
+    """Which API a provider speaks."""
+
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
+
+
+class ProviderStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A look at a provider's connections, for metrics."""
+
+    open: int = 0
+    """Connections."""
+    busy: int = 0
+    """Of them, those with a request on them."""
+    waiting: int = 0
+    """Requests that wait for a connection."""
+
+
+class Answer(Protocol):
+    """A provider's answer, of which the header has come.
+
+    Leave with `close`: an answer that was not read to its end takes its connection along, which
+    tells the provider to stop; one that was gives it back to the pool.
+    """
+
+    status: int
+    headers: dict[bytes, bytes]
+    """Names in lower case. Of repeated ones the last."""
+
+    async def read(self) -> bytes:
+        """The next bytes of the body: all that came since the last call, at least one; b"" at its end.
+
+        While nobody calls it for long the connection is not read, so that a slow reader slows the
+        provider. Raises UPSTREAM_TIMEOUT after `idle_timeout_s` of silence, UPSTREAM_UNAVAILABLE
+        when the body ends before its own end (its length, or its last chunk).
+        """
+        ...
+
+    async def read_all(self, limit: int) -> bytes:
+        """The whole body. Raises as `read` does, and UPSTREAM_UNAVAILABLE where it is longer."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it. Any number of times."""
+        ...
+
+
+class Provider(Protocol):
+    """One provider of the config."""
+
+    name: str
+    protocol: Protocols
+    surfaces: frozenset[str]
+    """Of ``completions``, ``chat``, ``messages``: the routes that it has."""
+
+    async def send(self, path: str, body: bytes, headers: list[tuple[bytes, bytes]]) -> Answer:
+        """POST a JSON body to `base_url` + `path` and wait for the header of the answer, of any status.
+
+        Raises UPSTREAM_UNAVAILABLE (no connection, TLS, a broken or oversized header) and
+        UPSTREAM_TIMEOUT (`connect_timeout_s`, `first_byte_timeout_s`). A pooled connection that
+        turns out to be closed before anything was written on it is replaced; once a byte of a
+        request was handed to the system it is never sent a second time. Cancelling it closes its
+        connection. The key is added here and stands in no message.
+        """
+        ...
+
+    def status(self) -> ProviderStatus: ...
+
+    async def close(self) -> None: ...
