@@ -21,6 +21,7 @@ from onward.wiring import config
 DOCS = Path(__file__).parent.parent / "docs"
 SECTIONS = {
     "[server]": config.Server,
+    "[images]": config.Images,
     "[store]": config.Store,
     "[retention]": config.Retention,
     "[billing]": config.Billing,

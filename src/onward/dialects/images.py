@@ -11,8 +11,9 @@ from typing import Any, Final, cast
 from onward.core.failure import excerpt, invalid
 from onward.core.request import ImagePart, PromptPart, TokensPart
 from onward.dialects.prompts import checked_ids
+from onward.dialects.schema import Dialect
 from onward.dialects.tools import object_at, text_at
-from onward.dialects.values import Images, PromptChunks, mistyped, unlisted
+from onward.dialects.values import Images, Messages, PromptChunks, mistyped, unlisted
 
 _LONGEST_ADDRESS: Final = 8192
 _DETAILS: Final = ("auto", "low", "high", "original")
@@ -57,6 +58,12 @@ def read_image(kind: Images, value: Any, path: str) -> ImagePart:
             f"{_LONGEST_ADDRESS} characters.",
         )
     return ImagePart(url, detail)
+
+
+def takes_addresses(dialect: Dialect) -> bool:
+    """Whether an image may be named by an address in any of its surfaces."""
+    values = [field.value for surface in dialect.surfaces.values() for field in surface.fields]
+    return any(isinstance(value, Messages | PromptChunks) and value.images.remote for value in values)
 
 
 def _part(kind: PromptChunks, value: Any, path: str) -> PromptPart:

@@ -335,6 +335,7 @@ OPENAI: Final = Dialect(
         "Tokens cut away by a stop string keep their entries in `token_ids` and `logprobs`; the text is cut.",
         "A trailing assistant message is continued only with `continue_final_message`.",
         "`max_completion_tokens` goes before `max_tokens`.",
+        "Images are data URLs; addresses are fetched only where the server's config says so.",
         "Where `reasoning_content` is null the model reasoned nothing that could be told apart.",
     ),
 )

@@ -128,7 +128,7 @@ class Images(msgspec.Struct, frozen=True, kw_only=True):
     longest: int
     """Bytes of an image, once decoded from base64."""
     remote: bool
-    """Whether an address is taken too. Whether it is ever fetched is for the server to say."""
+    """Whether an address is taken too: fetched where the server's config says so, else refused later."""
 
 
 class PromptChunks(Value, frozen=True, kw_only=True):

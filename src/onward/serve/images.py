@@ -1,17 +1,21 @@
-"""Images of a request: decoded off the event loop, measured by the engine, checked in their place."""
+"""Images of a request: fetched if they must and may be, decoded off the event loop, measured by the
+engine, checked in their place.
+"""
 
 import asyncio
 import weakref
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
 from onward.core.failure import Failure, FailureKind, invalid
 from onward.core.image import Image, ImageSpan, PlacedImage
+from onward.core.remote_image import RemoteImageError
 from onward.core.request import ImagePart
 from onward.rendering.image_header import ImageError
-from onward.rendering.images import decode_url
+from onward.rendering.images import decode, decode_url
 from onward.serve.model import ServedModel
 
 MOST_BYTES: Final = 96 * 1024 * 1024
@@ -52,6 +56,16 @@ class SentImage:
     param: str
     """Path of the part."""
 
+    @property
+    def remote(self) -> bool:
+        """Whether it is an address. Where none may be sent, the dialect has refused it."""
+        return self.part.url[:5].lower() != "data:"
+
+    @property
+    def where(self) -> str:
+        """Path of what is wrong when the image is."""
+        return f"{self.param}.image_url{'.url' if self.remote else ''}"
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
@@ -77,8 +91,9 @@ async def place_images(
     for one in sent:
         require_images(served, one.param)
     images: list[Image] = []
-    for one in sent:
-        images.append(await _decoded(one, sum(len(image.rgb) for image in images)))
+    async with _fetched(served, sent) as fetched:
+        for one in sent:
+            images.append(await _decoded(one, fetched, sum(len(image.rgb) for image in images)))
     spans = await served.engine.measure_images([(image.width, image.height) for image in images])
     if check_marks:
         places = [0, *(one.position for one in sent), len(ids)]
@@ -95,10 +110,34 @@ def require_images(served: ServedModel, param: str) -> None:
         raise invalid(param, f"'{param}' is an image, and '{served.model.id}' takes none: leave it out.")
 
 
-async def _decoded(one: SentImage, before: int) -> Image:
-    param = f"{one.param}.image_url"
+@asynccontextmanager
+async def _fetched(served: ServedModel, sent: Sequence[SentImage]) -> AsyncGenerator[Mapping[str, bytes]]:
+    """What lies at the addresses among the images; nothing, where all of them came along."""
+    remote = [one for one in sent if one.remote]
+    if not remote:
+        yield {}
+        return
+    if served.remote_images is None:
+        param = remote[0].where
+        raise invalid(
+            param,
+            f"'{param}' is an address, and none is fetched here: send the image as a base64 data URL.",
+        )
     try:
-        image = await asyncio.get_running_loop().run_in_executor(_decoders, decode_url, one.part.url)
+        async with served.remote_images.fetched([one.part.url for one in remote]) as fetched:
+            yield fetched
+    except RemoteImageError as error:
+        param = next((one.where for one in remote if one.part.url == error.address), remote[0].where)
+        raise invalid(param, f"'{param}' {error}.") from None
+
+
+async def _decoded(one: SentImage, fetched: Mapping[str, bytes], before: int) -> Image:
+    param, loop = one.where, asyncio.get_running_loop()
+    try:
+        if one.remote:
+            image = await loop.run_in_executor(_decoders, decode, fetched[one.part.url])
+        else:
+            image = await loop.run_in_executor(_decoders, decode_url, one.part.url)
     except ImageError as error:
         raise invalid(param, f"'{param}' {error}.") from None
     if before + len(image.rgb) > MOST_BYTES:

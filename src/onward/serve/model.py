@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from onward.core.checkpoint import Adapter
+from onward.core.remote_image import RemoteImages
 from onward.engines.protocol import Engine
 from onward.rendering.renderer import Renderer
 from onward.rendering.tokenizer import Tokenizer
@@ -22,3 +23,5 @@ class ServedModel:
     engine: Engine
     adapter: Adapter | None = None
     """The checkpoint that is sampled; None: the model as it is."""
+    remote_images: RemoteImages | None = None
+    """What fetches images that requests name by their address; None: none is fetched."""

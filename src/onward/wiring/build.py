@@ -30,6 +30,7 @@ from onward.serve.model import ServedModel
 from onward.wiring import config as settings
 from onward.wiring.checkpoints import CheckpointedModel, FolderCheckpoints
 from onward.wiring.plan import Plan
+from onward.wiring.remote_images import remote_images
 from onward.wiring.text_side import TextSide, read_text_side
 
 
@@ -50,11 +51,14 @@ def build(
     deployments: dict[str, str] = {}
     checkpointed: list[CheckpointedModel] = []
     created = int(time.time())
+    fetcher = remote_images(plan.config.images)
     for model in plan.config.models:
         primary = model.deployments[0].name
         side = read_text_side(model, Path(plan.model_files[primary]))
         entry = catalog_model(model, side, created)
-        served[model.id] = ServedModel(entry, side.tokenizer, side.renderer, engines[primary])
+        served[model.id] = ServedModel(
+            entry, side.tokenizer, side.renderer, engines[primary], remote_images=fetcher
+        )
         templates[model.id] = side.chat_template
         deployments[primary] = model.id
         if model.checkpoints:

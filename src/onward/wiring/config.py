@@ -60,6 +60,25 @@ class Store(msgspec.Struct, kw_only=True):
     """What the ledger survives: a killed process, or power loss."""
 
 
+class Images(msgspec.Struct, kw_only=True):
+    """Images that requests name by an http or https address instead of sending them."""
+
+    fetch: bool = False
+    """Fetch them, where the API knows such images (`openai`); else they are refused. Only public
+    addresses are fetched from, whatever a name resolves to or a redirect leads to."""
+    fetch_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 10
+    """To fetch all images of a request."""
+    max_fetches: Annotated[int, Meta(ge=1, le=256)] = 16
+    """Different addresses in a request."""
+    max_redirects: Annotated[int, Meta(ge=0, le=10)] = 0
+    """Redirects that are followed from each."""
+    ports: list[Annotated[int, Meta(ge=1, le=65535)]] = msgspec.field(default_factory=lambda: [80, 443])
+    """Ports that are fetched from."""
+    private_networks: list[Text] = []
+    """Networks, such as `10.1.2.0/24`, that are fetched from though they are not public. Every caller
+    can then reach what answers there."""
+
+
 class Retention(msgspec.Struct, kw_only=True):
     """How long things are kept."""
 
@@ -225,6 +244,7 @@ class Config(msgspec.Struct, kw_only=True):
     store: Store = msgspec.field(default_factory=Store)
     dialects: dict[str, Text] = msgspec.field(default_factory=lambda: {"openai": "/v1"})
     """The APIs we speak, each with its base path."""
+    images: Images = msgspec.field(default_factory=Images)
     retention: Retention = msgspec.field(default_factory=Retention)
     billing: Billing = msgspec.field(default_factory=Billing)
     providers: list[Provider] = []

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from onward.core.money import parse_amount
 from onward.dialects import DIALECTS
+from onward.dialects.images import takes_addresses
 from onward.rendering.families import registry
 from onward.sources import SourceError, check_source
 from onward.wiring.config_read import closest
@@ -26,6 +27,7 @@ LATER_DIALECTS = ("tokens", "prentis")
 RESERVED_PATHS = ("/healthz", "/readyz", "/metrics", "/admin", "/openapi.json")
 NOT_YET = "is not available in this version; leave it out"
 SHORTEST_SECRET = 16
+_METADATA = (ipaddress.ip_network("169.254.0.0/16"), ipaddress.ip_network("fd00:ec2::/32"))
 _MODEL_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:/@+-]*[A-Za-z0-9])?")
 _MOUNT = re.compile(r"(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
 _SECRET = re.compile(rf"[!-~]{{{SHORTEST_SECRET},}}")
@@ -48,7 +50,7 @@ def settle_paths(config: "Config", folder: Path) -> None:
 
 def faults_of(config: "Config") -> list[str]:
     """Every fault, in the order of the file."""
-    faults = [*_server(config), *_later_sections(config), *_dialects(config)]
+    faults = [*_server(config), *_images(config), *_later_sections(config), *_dialects(config)]
     faults += [f"providers[{n}]: {NOT_YET}" for n in range(len(config.providers))]
     for n, model in enumerate(config.models):
         faults += _model(model, f"models[{n}]")
@@ -117,6 +119,29 @@ def _later_sections(config: "Config") -> Iterator[str]:
         for name in chosen.__struct_fields__:
             if getattr(chosen, name) != getattr(default, name):
                 yield f"{section}.{name}: {NOT_YET}"
+
+
+def _images(config: "Config") -> Iterator[str]:
+    images = config.images
+    if not images.fetch:
+        default = type(images)()
+        for name in images.__struct_fields__:
+            if getattr(images, name) != getattr(default, name):
+                yield f"images.{name}: only goes with fetch = true"
+    elif not any(takes_addresses(DIALECTS[name]) for name in config.dialects if name in DIALECTS):
+        yield "images.fetch: no dialect that is served here takes addresses of images"
+    if not images.ports:
+        yield "images.ports: is empty, so that nothing could be fetched"
+    for n, text in enumerate(images.private_networks):
+        path = f"images.private_networks[{n}]"
+        try:
+            network = ipaddress.ip_network(text)
+        except ValueError:
+            yield f"{path}: {text!r} is no network such as 10.1.2.0/24"
+            continue
+        for taken in _METADATA:
+            if network.version == taken.version and network.overlaps(taken):
+                yield f"{path}: {text} holds {taken}, where clouds keep secrets of their machines"
 
 
 def _dialects(config: "Config") -> Iterator[str]:
