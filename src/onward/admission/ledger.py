@@ -130,7 +130,8 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
 class Done(msgspec.Struct, frozen=True, tag="done"):
     """A `Progress`, `Settle`, `Release` or `Expire` was written.
 
-    `ended` False: the reservation had ended before (or never was), and nothing changed.
+    `ended` False: the reservation had ended before (or never was), and nothing changed. So is a
+    `Reserve` answered whose request ID has ended: nothing is held.
     """
 
     ended: bool = True

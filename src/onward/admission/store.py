@@ -97,8 +97,9 @@ class Store(Protocol):
     async def apply(self, operations: list[Operation]) -> list[Result]:
         """Write a batch in order; one result for each. All of it is durable on return.
 
-        A `Reserve` of a request ID that is known already answers as it did the first time, if it is
-        still held, and `Refused` otherwise never: it raises ValueError for an ended one.
+        A `Reserve` of a request ID that is held already is `Granted` again, as it was the first time; one
+        that has ended is never held again: `Done(ended=False)`. ValueError for an amount below 0;
+        nothing of the batch is written then.
         """
         ...
 
@@ -124,7 +125,7 @@ class Store(Protocol):
         ...
 
     async def change_key(self, key: Key) -> StoredKey | None:
-        """Replace what can change (all but `id` and `sha256`). None: there is none such."""
+        """Replace what can change (all but `id` and `sha256`). None: there is none such, or it is revoked."""
         ...
 
     async def revoke_key(self, key_id: str, at_ms: int) -> StoredKey | None:

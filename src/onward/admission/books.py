@@ -1,0 +1,250 @@
+"""The one procedure that decides about money, for every store: a batch of operations in, outcomes out.
+
+A store loads what a batch touches into `Books`, calls `decide`, and writes down `Changes`. Nothing
+else changes an account, so that the laws of the ledger are kept in this file:
+
+- An amount is held in all accounts of a request or in none.
+- What is spent and held in an account never passes its limit; of a balance: what was credited.
+  A charge above what was held is an overdraft (K-10): it is charged and flagged.
+- A reservation ends once. Whatever ends it again changes nothing.
+"""
+
+from collections.abc import Container, Iterable
+from typing import Final
+
+import msgspec
+
+from onward.admission.ledger import (
+    AccountKind,
+    Done,
+    Expire,
+    Granted,
+    Operation,
+    Progress,
+    Refused,
+    Release,
+    Reserve,
+    Result,
+    Settle,
+    State,
+)
+from onward.core.attempt import Attempt
+from onward.core.usage import Usage
+
+MOST: Final = 10**18
+"""The most that one request can hold or be charged: sums of several still fit 64 bits."""
+MOST_IN_ACCOUNT: Final = 9 * 10**18
+"""The limit of every account, also where nobody set one."""
+MOST_TOKENS: Final = 10**12
+"""The most tokens that an entry counts: a provider can claim anything."""
+
+_GRANTED: Final = Granted()
+_DONE: Final = Done()
+_UNCHANGED: Final = Done(ended=False)
+
+
+class Tally(msgspec.Struct):
+    """The numbers of an account, in units of 10^-9."""
+
+    credited: int = 0
+    spent: int = 0
+    held: int = 0
+
+
+class Hold(msgspec.Struct, gc=False):
+    """A reservation that has not ended."""
+
+    reserve: Reserve
+    amount: int
+    """What is held of it, in every account."""
+    charge: int = 0
+    """Of the last `Progress`."""
+    usage: Usage | None = None
+    """Of the last `Progress`; None: there was none."""
+    position: int = 0
+    """Where a store keeps it; of no meaning here."""
+
+
+class Ending(msgspec.Struct, frozen=True, gc=False):
+    """How a reservation ended."""
+
+    hold: Hold
+    state: State
+    charged: int
+    usage: Usage
+    estimated: bool
+    overdraft: bool
+    outcome: str
+    at_ms: int
+    attempts: tuple[Attempt, ...]
+
+
+class Changes(msgspec.Struct):
+    """What a batch changed. A hold that is opened and ended in it is in both lists."""
+
+    opened: list[Hold] = []
+    marked: dict[str, Hold] = {}
+    """By request ID; those that have not ended since."""
+    ended: list[Ending] = []
+    held: set[str] = set()
+    """Accounts whose `held` changed."""
+    spent: set[str] = set()
+    """Accounts whose `spent` changed."""
+
+
+class Books(msgspec.Struct):
+    """Accounts and reservations as they are. `decide` changes them in place."""
+
+    tallies: dict[str, Tally] = {}
+    """By account ID: at least all that a batch touches, of its holds too."""
+    holds: dict[str, Hold] = {}
+    """By request ID: at least all that a batch touches; of a lease that it expires, all."""
+
+
+def accounts_of(operations: Iterable[Operation]) -> set[str]:
+    """The accounts that a batch names; those of the holds that it ends come on top."""
+    return {
+        account.id
+        for operation in operations
+        if isinstance(operation, Reserve)
+        for account in operation.accounts
+    }
+
+
+def decide(
+    books: Books, operations: list[Operation], ended: Container[str] = ()
+) -> tuple[list[Result], Changes]:
+    """Decide a batch, in order. `ended`: those of its request IDs whose reservation ended before it.
+
+    ValueError for amounts below 0, which no caller of ours makes; the books are spoilt then.
+    """
+    changes = Changes()
+    ended_now: set[str] = set()
+    results: list[Result] = []
+    holds = books.holds
+    for operation in operations:
+        if isinstance(operation, Expire):
+            results.append(_expire(books, operation, changes, ended_now))
+            continue
+        name = operation.request_id
+        hold = holds.get(name)
+        if isinstance(operation, Reserve):
+            if hold is not None:
+                results.append(_GRANTED)
+            elif name in ended_now or name in ended:
+                results.append(_UNCHANGED)
+            else:
+                results.append(_reserve(books, operation, changes))
+        elif hold is None:
+            results.append(_UNCHANGED)
+        elif isinstance(operation, Progress):
+            _checked(operation.charge)
+            hold.charge = min(operation.charge, MOST)
+            hold.usage = _bounded(operation.usage)
+            changes.marked[name] = hold
+            results.append(_DONE)
+        else:
+            _end(books, _ending(hold, operation), changes)
+            ended_now.add(name)
+            results.append(_DONE)
+    return results, changes
+
+
+def _reserve(books: Books, reserve: Reserve, changes: Changes) -> Result:
+    _checked(reserve.amount)
+    amount = min(reserve.amount, MOST)
+    tallies = books.tallies
+    if amount:
+        for account in reserve.accounts:
+            tally = tallies[account.id]
+            limit = tally.credited if account.kind is AccountKind.BALANCE else account.limit
+            if limit is None or limit > MOST_IN_ACCOUNT:
+                limit = MOST_IN_ACCOUNT
+            available = limit - tally.spent - tally.held
+            if amount > available:
+                return Refused(account.kind, max(available, 0))
+        for account in reserve.accounts:
+            tallies[account.id].held += amount
+            changes.held.add(account.id)
+    hold = Hold(reserve, amount)
+    books.holds[reserve.request_id] = hold
+    changes.opened.append(hold)
+    return _GRANTED
+
+
+def _ending(hold: Hold, operation: Settle | Release) -> Ending:
+    if isinstance(operation, Settle):
+        _checked(operation.charge)
+        return Ending(
+            hold,
+            State.SETTLED,
+            min(operation.charge, MOST),
+            _bounded(operation.usage),
+            operation.estimated,
+            operation.charge > hold.amount,
+            operation.outcome,
+            operation.at_ms,
+            operation.attempts,
+        )
+    return Ending(
+        hold,
+        State.RELEASED,
+        0,
+        Usage(),
+        estimated=False,
+        overdraft=False,
+        outcome=operation.outcome,
+        at_ms=operation.at_ms,
+        attempts=operation.attempts,
+    )
+
+
+def _expire(books: Books, expire: Expire, changes: Changes, ended_now: set[str]) -> Done:
+    """Charge what the last marks say: nobody is left who knows better."""
+    over = [hold for hold in books.holds.values() if hold.reserve.lease == expire.lease]
+    for hold in over:
+        ending = Ending(
+            hold,
+            State.EXPIRED,
+            hold.charge,
+            hold.usage or Usage(),
+            estimated=hold.usage is not None,
+            overdraft=hold.charge > hold.amount,
+            outcome="expired",
+            at_ms=expire.at_ms,
+            attempts=(),
+        )
+        _end(books, ending, changes)
+        ended_now.add(hold.reserve.request_id)
+    return _DONE if over else _UNCHANGED
+
+
+def _end(books: Books, ending: Ending, changes: Changes) -> None:
+    hold, charged = ending.hold, ending.charged
+    for account in hold.reserve.accounts:
+        tally = books.tallies[account.id]
+        if hold.amount:
+            tally.held -= hold.amount
+            changes.held.add(account.id)
+        if charged:
+            tally.spent = min(tally.spent + charged, MOST_IN_ACCOUNT)
+            changes.spent.add(account.id)
+    name = hold.reserve.request_id
+    del books.holds[name]
+    changes.marked.pop(name, None)
+    changes.ended.append(ending)
+
+
+def _checked(amount: int) -> None:
+    if amount < 0:
+        raise ValueError("an amount of the ledger is never below 0")
+
+
+def _bounded(usage: Usage) -> Usage:
+    if max(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) <= MOST_TOKENS:
+        return usage
+    return Usage(
+        min(usage.prompt_tokens, MOST_TOKENS),
+        min(usage.completion_tokens, MOST_TOKENS),
+        min(usage.cached_tokens, MOST_TOKENS),
+    )

@@ -1,0 +1,311 @@
+"""The ledger in a SQLite file: what is decided is decided in memory, and written in a few statements.
+
+The process that writes knows every reservation that has not ended, and the accounts that it met: it
+reads them once, and again when somebody else changed the file (SQLite's `data_version` tells) or a
+write failed. So a batch costs no reads.
+"""
+
+import sqlite3
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from onward.admission.books import Books, Changes, Ending, Hold, Tally, accounts_of, decide
+from onward.admission.ledger import Account, AccountKind, Expire, Operation, Reserve, Result, State
+from onward.admission.store import Money
+from onward.core.usage import Usage
+from onward.stores.sqlite.database import Database
+from onward.stores.statements import read_queries
+
+_Q: Final = read_queries(Path(__file__).parent / "queries" / "ledger.sql")
+STATES: Final = {State.HELD: 0, State.SETTLED: 1, State.RELEASED: 2, State.EXPIRED: 3}
+POSITIONS_PER_MS: Final = 4096
+"""A position is at least the time times this, and larger than all before it."""
+_MOST_TALLIES: Final = 100_000
+_MOST_ORIGINS: Final = 20_000
+_PRUNED_AT_ONCE: Final = 1000
+_OUT_OF_ORDER: Final = 10_000
+"""Attempts lie in the order of their ends: after so many that are young none is old."""
+
+_KINDS: Final = {
+    "balance": AccountKind.BALANCE,
+    "tenant": AccountKind.TENANT_MONTH,
+    "key": AccountKind.KEY_MONTH,
+}
+_T = TypeVar("_T")
+_json = msgspec.json.Encoder().encode
+_Origin = tuple[str | None, str | None, str | None, str, str, str, tuple[str, ...]]
+
+
+def text_of(value: object) -> str:
+    """`value` as JSON in a column."""
+    return _json(value).decode()
+
+
+class Ledger:
+    """Applies batches of operations."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._version: int | None = None
+        """Of the file that `_books` says. None: it is to be read."""
+        self._books = Books()
+        self._origins: dict[_Origin, int] = {}
+        self._position = 0
+        self._attempt = 0
+
+    def write(self, operations: list[Operation]) -> list[Result] | Awaitable[list[Result]]:
+        """Apply a batch: at once where nothing is waited for."""
+        try:
+            results = self._database.write_now(lambda cursor: self._apply(cursor, operations))
+        except sqlite3.IntegrityError:
+            self._version = None
+            return self._apply_known(operations)
+        except BaseException:
+            self._version = None
+            raise
+        return self._apply_later(operations) if results is None else results
+
+    async def expire_leases(self, now_ms: int, keep: frozenset[str]) -> int:
+        """See `Store`."""
+
+        def work(cursor: sqlite3.Cursor) -> int:
+            self._read(cursor)
+            living = {lease for (lease,) in cursor.execute(_Q["living_leases"], (now_ms,))} | keep
+            over = {hold.reserve.lease for hold in self._books.holds.values()} - living
+            cursor.execute(_Q["forget_leases"], (now_ms, text_of(sorted(keep))))
+            _, changes = decide(self._books, [Expire(lease=lease, at_ms=now_ms) for lease in sorted(over)])
+            self._record(cursor, changes)
+            return len(changes.ended)
+
+        return await self._careful(work)
+
+    async def renew(self, lease: str, until_ms: int) -> None:
+        """See `Store`."""
+        await self._database.write(lambda cursor: cursor.execute(_Q["renew_lease"], (lease, until_ms)))
+
+    async def prune(self, before_ms: int) -> int:
+        """See `Store`. A little at a time, so that nobody waits long."""
+        forgotten, after, young = 0, 0, 0
+        while young < _OUT_OF_ORDER:
+            rows: list[tuple[int, int]] = await self._database.read(
+                lambda connection, after=after: connection.execute(
+                    _Q["attempts_after"], (after, _PRUNED_AT_ONCE)
+                ).fetchall()
+            )
+            if not rows:
+                break
+            old = [number for number, started_ms in rows if started_ms < before_ms]
+            if old:
+                await self._database.write(lambda cursor, old=old: _forget(cursor, old))
+            forgotten += len(old)
+            young = 0 if old else young + len(rows)
+            after = rows[-1][0]
+        return forgotten
+
+    async def credit(self, work: Callable[[sqlite3.Cursor], Money]) -> Money:
+        """Do what changes the amount that an account was credited."""
+
+        def credit(cursor: sqlite3.Cursor) -> Money:
+            money = work(cursor)
+            if money.id in self._books.tallies:
+                self._books.tallies[money.id].credited = money.credited
+            return money
+
+        return await self._careful(credit)
+
+    async def _apply_later(self, operations: list[Operation]) -> list[Result]:
+        try:
+            return await self._careful(lambda cursor: self._apply(cursor, operations))
+        except sqlite3.IntegrityError:
+            return await self._apply_known(operations)
+
+    async def _apply_known(self, operations: list[Operation]) -> list[Result]:
+        """Apply a batch in which an ID may be one of a reservation that has ended."""
+
+        def work(cursor: sqlite3.Cursor) -> list[Result]:
+            names = [operation.request_id for operation in operations if isinstance(operation, Reserve)]
+            rows: Iterable[tuple[str]] = cursor.execute(_Q["known_requests"], (text_of(names),))
+            return self._apply(cursor, operations, {name for (name,) in rows})
+
+        return await self._careful(work)
+
+    async def _careful(self, work: Callable[[sqlite3.Cursor], _T]) -> _T:
+        """Do `work`; where it fails nobody knows what the books say."""
+        try:
+            return await self._database.write(work)
+        except BaseException:
+            self._version = None
+            raise
+
+    def _apply(
+        self, cursor: sqlite3.Cursor, operations: list[Operation], ended: set[str] | tuple[()] = ()
+    ) -> list[Result]:
+        self._read(cursor)
+        self._meet(cursor, accounts_of(operations))
+        results, changes = decide(self._books, operations, ended)
+        self._record(cursor, changes)
+        return results
+
+    def _read(self, cursor: sqlite3.Cursor) -> None:
+        """Know what the file says."""
+        (version,) = cursor.execute("PRAGMA data_version").fetchone()
+        if version == self._version and len(self._books.tallies) < _MOST_TALLIES:
+            return
+        self._books = Books()
+        self._origins = {}
+        holds = [_hold(row) for row in cursor.execute(_Q["all_held"])]
+        self._meet(cursor, {account.id for hold in holds for account in hold.reserve.accounts})
+        for hold in holds:
+            self._books.holds[hold.reserve.request_id] = hold
+            for account in hold.reserve.accounts:
+                self._books.tallies[account.id].held += hold.amount
+        (self._position,) = cursor.execute(_Q["last_position"]).fetchone()
+        (self._attempt,) = cursor.execute(_Q["last_attempt"]).fetchone()
+        self._version = version
+
+    def _meet(self, cursor: sqlite3.Cursor, accounts: set[str]) -> None:
+        """Read accounts that were not met before. Nothing is held in them: all holds are known."""
+        tallies = self._books.tallies
+        new = accounts.difference(tallies)
+        if new:
+            tallies.update((account, Tally()) for account in new)
+            for account, credited, spent in cursor.execute(_Q["tallies"], (text_of(sorted(new)),)):
+                tallies[account] = Tally(credited, spent)
+
+    def _record(self, cursor: sqlite3.Cursor, changes: Changes) -> None:
+        holds = self._books.holds
+        if changes.opened:
+            requests: list[tuple[str, int]] = []
+            held: list[tuple[object, ...]] = []
+            for hold in changes.opened:
+                reserve = hold.reserve
+                self._position = position = max(self._position + 1, reserve.at_ms * POSITIONS_PER_MS)
+                hold.position = position
+                name = reserve.request_id
+                requests.append((name, position))
+                if name in holds:
+                    held.append(
+                        (
+                            position,
+                            name,
+                            reserve.label,
+                            reserve.lease,
+                            self._origin(cursor, reserve),
+                            hold.amount,
+                            reserve.at_ms,
+                        )
+                    )
+            cursor.executemany(_Q["add_request"], requests)
+            cursor.executemany(_Q["hold"], held)
+        if changes.ended:
+            self._record_endings(cursor, changes.ended)
+        if changes.marked:
+            cursor.executemany(_Q["mark"], [_mark(hold) for hold in changes.marked.values()])
+        if changes.spent:
+            tallies = self._books.tallies
+            cursor.executemany(
+                _Q["spend"], [(account, tallies[account].spent) for account in sorted(changes.spent)]
+            )
+
+    def _record_endings(self, cursor: sqlite3.Cursor, endings: list[Ending]) -> None:
+        entries: list[tuple[object, ...]] = []
+        attempts: list[tuple[object, ...]] = []
+        number = self._attempt
+        for ending in endings:
+            hold, usage, reserve = ending.hold, ending.usage, ending.hold.reserve
+            entries.append(
+                (
+                    hold.position,
+                    reserve.request_id,
+                    reserve.label,
+                    self._origin(cursor, reserve),
+                    STATES[ending.state],
+                    hold.amount,
+                    ending.charged,
+                    usage.prompt_tokens,
+                    usage.completion_tokens,
+                    usage.cached_tokens,
+                    ending.estimated,
+                    ending.overdraft,
+                    ending.outcome,
+                    reserve.at_ms,
+                    ending.at_ms,
+                    number + 1,
+                    len(ending.attempts),
+                )
+            )
+            for attempt in ending.attempts:
+                number += 1
+                attempts.append(
+                    (
+                        number,
+                        attempt.deployment,
+                        attempt.outcome,
+                        attempt.status,
+                        attempt.started_ms,
+                        attempt.first_ms,
+                        attempt.took_ms,
+                    )
+                )
+        self._attempt = number
+        cursor.executemany(_Q["let_go"], [(ending.hold.position,) for ending in endings])
+        cursor.executemany(_Q["add_entry"], entries)
+        if attempts:
+            cursor.executemany(_Q["add_attempt"], attempts)
+
+    def _origin(self, cursor: sqlite3.Cursor, reserve: Reserve) -> int:
+        origin = (
+            reserve.key_id,
+            reserve.key_name,
+            reserve.tenant,
+            reserve.model,
+            reserve.surface,
+            reserve.config_version,
+            tuple([account.id for account in reserve.accounts]),
+        )
+        number = self._origins.get(origin)
+        if number is None:
+            values = (*origin[:-1], text_of(origin[-1]))
+            row: tuple[int] | None = cursor.execute(_Q["find_origin"], values).fetchone()
+            number = row[0] if row else cursor.execute(_Q["add_origin"], values).lastrowid
+            if number is None:
+                raise sqlite3.InternalError("an inserted row has no number")
+            if len(self._origins) >= _MOST_ORIGINS:
+                self._origins.clear()
+            self._origins[origin] = number
+        return number
+
+
+def _hold(row: tuple[Any, ...]) -> Hold:
+    position, request_id, label, lease, amount, at_ms, charge, *usage = row[:10]
+    key_id, key_name, tenant, model, surface, config_version, accounts = row[10:]
+    reserve = Reserve(
+        request_id=request_id,
+        lease=lease,
+        key_id=key_id,
+        key_name=key_name,
+        tenant=tenant,
+        model=model,
+        surface=surface,
+        at_ms=at_ms,
+        amount=amount,
+        accounts=tuple(
+            Account(account, _KINDS[account.partition(":")[0]]) for account in msgspec.json.decode(accounts)
+        ),
+        label=label,
+        config_version=config_version,
+    )
+    return Hold(reserve, amount, charge, None if usage[0] is None else Usage(*usage), position)
+
+
+def _mark(hold: Hold) -> tuple[object, ...]:
+    usage = hold.usage or Usage()
+    return hold.charge, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, hold.position
+
+
+def _forget(cursor: sqlite3.Cursor, numbers: list[int]) -> None:
+    cursor.executemany(_Q["forget_attempt"], [(number,) for number in numbers])
+    cursor.execute(_Q["note_forgotten_attempts"], (max(numbers),))
