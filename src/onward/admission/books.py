@@ -62,7 +62,8 @@ class Hold(msgspec.Struct, gc=False):
     usage: Usage | None = None
     """Of the last `Progress`; None: there was none."""
     position: int = 0
-    """Where a store keeps it; of no meaning here."""
+    origin: int = 0
+    """Where a store keeps it, and what many requests share; of no meaning here."""
 
 
 class Ending(msgspec.Struct, frozen=True, gc=False):
@@ -86,10 +87,17 @@ class Changes(msgspec.Struct):
     marked: dict[str, Hold] = {}
     """By request ID; those that have not ended since."""
     ended: list[Ending] = []
-    held: set[str] = set()
-    """Accounts whose `held` changed."""
-    spent: set[str] = set()
-    """Accounts whose `spent` changed."""
+
+    def accounts(self) -> set[str]:
+        """Those whose `spent` or `held` may have changed."""
+        holds = [*self.opened, *[ending.hold for ending in self.ended]]
+        return {account.id for hold in holds for account in hold.reserve.accounts}
+
+    def charged(self) -> set[str]:
+        """The accounts whose `spent` changed."""
+        return {
+            account.id for ending in self.ended if ending.charged for account in ending.hold.reserve.accounts
+        }
 
 
 class Books(msgspec.Struct):
@@ -123,36 +131,31 @@ def decide(
     results: list[Result] = []
     holds = books.holds
     for operation in operations:
-        if isinstance(operation, Expire):
-            results.append(_expire(books, operation, changes, ended_now))
-            continue
-        name = operation.request_id
-        hold = holds.get(name)
         if isinstance(operation, Reserve):
-            if hold is not None:
+            name = operation.request_id
+            if name in holds:
                 results.append(_GRANTED)
             elif name in ended_now or name in ended:
                 results.append(_UNCHANGED)
             else:
                 results.append(_reserve(books, operation, changes))
-        elif hold is None:
-            results.append(_UNCHANGED)
+        elif isinstance(operation, Settle | Release):
+            name = operation.request_id
+            if name in holds:
+                _end(books, _ending(holds[name], operation), changes)
+                ended_now.add(name)
+                results.append(_DONE)
+            else:
+                results.append(_UNCHANGED)
         elif isinstance(operation, Progress):
-            _checked(operation.charge)
-            hold.charge = min(operation.charge, MOST)
-            hold.usage = _bounded(operation.usage)
-            changes.marked[name] = hold
-            results.append(_DONE)
+            results.append(_progress(books, operation, changes))
         else:
-            _end(books, _ending(hold, operation), changes)
-            ended_now.add(name)
-            results.append(_DONE)
+            results.append(_expire(books, operation, changes, ended_now))
     return results, changes
 
 
 def _reserve(books: Books, reserve: Reserve, changes: Changes) -> Result:
-    _checked(reserve.amount)
-    amount = min(reserve.amount, MOST)
+    amount = _amount(reserve.amount)
     tallies = books.tallies
     if amount:
         for account in reserve.accounts:
@@ -165,23 +168,32 @@ def _reserve(books: Books, reserve: Reserve, changes: Changes) -> Result:
                 return Refused(account.kind, max(available, 0))
         for account in reserve.accounts:
             tallies[account.id].held += amount
-            changes.held.add(account.id)
     hold = Hold(reserve, amount)
     books.holds[reserve.request_id] = hold
     changes.opened.append(hold)
     return _GRANTED
 
 
+def _progress(books: Books, progress: Progress, changes: Changes) -> Done:
+    hold = books.holds.get(progress.request_id)
+    if hold is None:
+        return _UNCHANGED
+    hold.charge = _amount(progress.charge)
+    hold.usage = _bounded(progress.usage)
+    changes.marked[progress.request_id] = hold
+    return _DONE
+
+
 def _ending(hold: Hold, operation: Settle | Release) -> Ending:
     if isinstance(operation, Settle):
-        _checked(operation.charge)
+        charge = _amount(operation.charge)
         return Ending(
             hold,
             State.SETTLED,
-            min(operation.charge, MOST),
+            charge,
             _bounded(operation.usage),
             operation.estimated,
-            operation.charge > hold.amount,
+            charge > hold.amount,
             operation.outcome,
             operation.at_ms,
             operation.attempts,
@@ -223,25 +235,29 @@ def _end(books: Books, ending: Ending, changes: Changes) -> None:
     hold, charged = ending.hold, ending.charged
     for account in hold.reserve.accounts:
         tally = books.tallies[account.id]
-        if hold.amount:
-            tally.held -= hold.amount
-            changes.held.add(account.id)
+        tally.held -= hold.amount
         if charged:
-            tally.spent = min(tally.spent + charged, MOST_IN_ACCOUNT)
-            changes.spent.add(account.id)
+            spent = tally.spent + charged
+            tally.spent = min(MOST_IN_ACCOUNT, spent)
     name = hold.reserve.request_id
     del books.holds[name]
-    changes.marked.pop(name, None)
+    if hold.usage is not None:
+        changes.marked.pop(name, None)
     changes.ended.append(ending)
 
 
-def _checked(amount: int) -> None:
+def _amount(amount: int) -> int:
     if amount < 0:
         raise ValueError("an amount of the ledger is never below 0")
+    return min(MOST, amount)
 
 
 def _bounded(usage: Usage) -> Usage:
-    if max(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) <= MOST_TOKENS:
+    if (
+        usage.prompt_tokens <= MOST_TOKENS
+        and usage.completion_tokens <= MOST_TOKENS
+        and usage.cached_tokens <= MOST_TOKENS
+    ):
         return usage
     return Usage(
         min(usage.prompt_tokens, MOST_TOKENS),

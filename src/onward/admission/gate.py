@@ -5,7 +5,6 @@ becomes of the request, exactly one of `settle` and `release` ends its `Grant`.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from datetime import UTC, datetime
 
 import msgspec
@@ -14,25 +13,28 @@ from onward.admission.keys import Key, Tenant
 from onward.admission.ledger import (
     Account,
     AccountKind,
+    Done,
+    Granted,
     Operation,
     Progress,
-    Refused,
     Release,
     Reserve,
     Result,
     Settle,
 )
-from onward.admission.limits import Exceeded, GiveBack, LimitKind, Take
+from onward.admission.limits import Exceeded, GiveBack, Take
 from onward.admission.pricing import affordable_completion, charge, worst_case
+from onward.admission.refusals import limit_exceeded, money_refused, no_price
 from onward.core.attempt import Attempt
 from onward.core.clock import Clock
-from onward.core.failure import Failure, FailureKind
-from onward.core.money import format_amount
+from onward.core.failure import Failure
 from onward.core.price import Price
 from onward.core.usage import Usage
 
 _MOST_UNSETTLED = 100_000
 _LOWERED_TIMES = 3
+_MOST_PAYERS = 10_000
+_DAY_MS = 86_400_000
 _NO_PRICE = Price(input=0, cached_input=0, output=0)
 
 Write = Callable[[Operation], Awaitable[Result]]
@@ -59,6 +61,13 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """Whether `max_tokens` may be lowered to what the balance carries (K-10)."""
 
 
+def counts_money(key: Key | None, tenant: Tenant | None) -> bool:
+    """Whether something limits what a caller may spend."""
+    if tenant is not None and (tenant.prepaid or tenant.monthly_budget is not None):
+        return True
+    return key is not None and key.monthly_cap is not None
+
+
 class Grant(msgspec.Struct, kw_only=True, eq=False):
     """A request that was let in."""
 
@@ -73,6 +82,15 @@ class Grant(msgspec.Struct, kw_only=True, eq=False):
     at_ms: int
     marked_tokens: int = 0
     open: bool = True
+
+
+class _Payer(msgspec.Struct, frozen=True, gc=False):
+    """The accounts of a key, as long as nothing about it changes."""
+
+    key: Key
+    tenant: Tenant | None
+    month: str
+    accounts: tuple[Account, ...]
 
 
 class Takes(msgspec.Struct, frozen=True):
@@ -102,7 +120,12 @@ class Gate:
         self._currency = currency
         self._version = config_version
         self._open: dict[str, Grant] = {}
-        self._unsettled: list[Settle | Release] = []
+        self._unsettled: dict[str, Settle | Release] = {}
+        self._day = 0
+        self._month = ""
+        self._payers: dict[str, _Payer] = {}
+        self.used: dict[str, int] = {}
+        """When each key was last used (Unix milliseconds), for whoever writes that down."""
 
     @property
     def running(self) -> Iterable[Grant]:
@@ -121,7 +144,7 @@ class Gate:
                 self._give_back(demand, 0, counts=False)
                 raise
             if exceeded is not None:
-                raise _exceeded(exceeded, take)
+                raise limit_exceeded(exceeded, take)
         grant = Grant(
             demand=demand,
             max_tokens=demand.max_tokens,
@@ -137,6 +160,8 @@ class Gate:
                 self._give_back(demand, 0, counts=False)
             raise
         self._open[demand.request_id] = grant
+        if demand.key is not None:
+            self.used[demand.key.id] = grant.at_ms
         return grant
 
     async def settle(
@@ -176,13 +201,13 @@ class Gate:
 
     async def mark(self) -> None:
         """Write the progress of everything that moved since the last mark, and what could not be ended
-        while the store was down. To be called once a second.
+        while the store was down. To be called once a second; what fails is tried again by the next
+        call. Raises STORE_DOWN.
         """
         if self._write is None:
             return
-        ends, self._unsettled = self._unsettled, []
-        ending = [(operation, self._write(operation)) for operation in ends]
-        marking: list[Awaitable[Result]] = []
+        ending = [(operation, self._write(operation)) for operation in self._unsettled.values()]
+        marking: list[tuple[Grant, Awaitable[Result]]] = []
         for grant in self._open.values():
             tokens = grant.usage.completion_tokens
             if tokens != grant.marked_tokens:
@@ -193,29 +218,30 @@ class Gate:
                     usage=msgspec.structs.replace(grant.usage),
                     charge=charge(price, grant.usage),
                 )
-                marking.append(self._write(operation))
+                marking.append((grant, self._write(operation)))
+        failed: Failure | None = None
         for operation, done in ending:
             try:
                 await done
-            except Failure:
-                self._keep(operation)
-        for done in marking:
-            with suppress(Failure):  # the next mark says more
+            except Failure as failure:
+                failed = failure
+            else:
+                if self._unsettled.get(operation.request_id) is operation:
+                    del self._unsettled[operation.request_id]
+        for grant, done in marking:
+            try:
                 await done
+            except Failure as failure:
+                failed = failure
+                grant.marked_tokens = -1
+        if failed is not None:
+            raise failed
 
     async def _reserve(self, grant: Grant) -> None:
         demand = grant.demand
         accounts = self._accounts(demand, grant.at_ms)
-        limited = any(
-            account.limit is not None or account.kind is AccountKind.BALANCE for account in accounts
-        )
-        if demand.price is None and limited:
-            raise Failure(
-                FailureKind.PAYMENT_REQUIRED,
-                f"The model '{demand.model}' has no price, so a key whose money is counted cannot use it."
-                " Use another model.",
-                param="model",
-            )
+        if demand.price is None and counts_money(demand.key, demand.tenant):
+            raise no_price(demand.model)
         if self._write is None:
             return
         price = demand.price or _NO_PRICE
@@ -227,20 +253,22 @@ class Gate:
             except BaseException:
                 self._undo(grant)
                 raise
-            if not isinstance(result, Refused):
+            if isinstance(result, Granted):
                 return
+            if isinstance(result, Done):
+                raise RuntimeError("a request ID was used twice")
             carried = affordable_completion(price, demand.prompt_tokens, result.available) // demand.choices
             lowered = demand.lowerable and result.kind is AccountKind.BALANCE and again > 1
             if not lowered or not 1 <= carried < grant.max_tokens:
-                raise self._refused(result, grant.held)
+                raise money_refused(result, grant.held, self._currency)
             grant.max_tokens = carried
 
     def _undo(self, grant: Grant) -> None:
         """Nobody knows whether the hold was written: this goes behind it, and ends it if it was."""
+        release = Release(request_id=grant.demand.request_id, at_ms=grant.at_ms, outcome="not_admitted")
+        self._keep(release)
         if self._write is not None:
-            self._write(
-                Release(request_id=grant.demand.request_id, at_ms=grant.at_ms, outcome="not_admitted")
-            )
+            self._write(release)
 
     def _reservation(self, grant: Grant, accounts: tuple[Account, ...]) -> Reserve:
         demand = grant.demand
@@ -261,18 +289,21 @@ class Gate:
 
     def _accounts(self, demand: Demand, at_ms: int) -> tuple[Account, ...]:
         """Who pays. The month is that of the admission, also of a request that runs into the next."""
-        accounts: list[Account] = []
         key, tenant = demand.key, demand.tenant
-        month = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m") if key is not None else ""
-        if tenant is not None:
-            if tenant.prepaid:
-                accounts.append(Account(f"balance:{tenant.name}", AccountKind.BALANCE))
-            accounts.append(
-                Account(f"tenant:{tenant.name}:{month}", AccountKind.TENANT_MONTH, tenant.monthly_budget)
-            )
-        if key is not None:
-            accounts.append(Account(f"key:{key.id}:{month}", AccountKind.KEY_MONTH, key.monthly_cap))
-        return tuple(accounts)
+        if key is None:
+            return ()
+        day = at_ms // _DAY_MS
+        if day != self._day:
+            month = datetime.fromtimestamp(day * _DAY_MS / 1000, UTC).strftime("%Y-%m")
+            self._day, self._month = day, month
+        payer = self._payers.get(key.id)
+        if payer is not None and payer.key is key and payer.tenant is tenant and payer.month == self._month:
+            return payer.accounts
+        if len(self._payers) >= _MOST_PAYERS:
+            self._payers.clear()
+        accounts = _accounts_of(key, tenant, self._month)
+        self._payers[key.id] = _Payer(key, tenant, self._month, accounts)
+        return accounts
 
     def _take(self, demand: Demand) -> Take | None:
         key = demand.key
@@ -307,41 +338,25 @@ class Gate:
             return
         try:
             await self._write(operation)
-        except Failure:
+        except BaseException:
+            # Also where the waiting was cancelled: what is not known to be written is written again,
+            # which changes nothing if it was.
             self._keep(operation)
             raise
 
     def _keep(self, operation: Settle | Release) -> None:
         """Try again with the next mark. What is too much for our memory is left to the lease's end."""
         if len(self._unsettled) < _MOST_UNSETTLED:
-            self._unsettled.append(operation)
+            self._unsettled[operation.request_id] = operation
 
-    def _refused(self, refused: Refused, held: int) -> Failure:
-        could = f"this request could cost {format_amount(held)} {self._currency}"
-        carries = f"{format_amount(refused.available)} {self._currency}"
-        if refused.kind is AccountKind.BALANCE:
-            return Failure(
-                FailureKind.INSUFFICIENT_BALANCE,
-                f"The balance carries {carries} and {could}. Ask for fewer tokens, or add to the balance.",
-            )
-        whose = "key's monthly cap" if refused.kind is AccountKind.KEY_MONTH else "account's monthly budget"
-        return Failure(
-            FailureKind.BUDGET_EXCEEDED,
-            f"The {whose} has {carries} left and {could}. Ask for fewer tokens, or wait for the next month.",
+
+def _accounts_of(key: Key, tenant: Tenant | None, month: str) -> tuple[Account, ...]:
+    accounts: list[Account] = []
+    if tenant is not None:
+        if tenant.prepaid:
+            accounts.append(Account(f"balance:{tenant.name}", AccountKind.BALANCE))
+        accounts.append(
+            Account(f"tenant:{tenant.name}:{month}", AccountKind.TENANT_MONTH, tenant.monthly_budget)
         )
-
-
-def _exceeded(exceeded: Exceeded, take: Take) -> Failure:
-    limit = exceeded.limit
-    what = {
-        LimitKind.REQUESTS: f"This key may make {limit} requests per minute. Wait and try again.",
-        LimitKind.TOKENS: f"This key may use {limit} tokens per minute and this request could use"
-        f" {take.tokens}. Ask for fewer tokens, or wait and try again.",
-        LimitKind.CONCURRENCY: f"This key may have {limit} requests running at once. Wait for one to end.",
-    }[exceeded.kind]
-    if exceeded.retry_after_s == 0:
-        what = (
-            f"This request could use {take.tokens} tokens and this key may use {limit} per minute, so it"
-            " never passes. Ask for fewer tokens."
-        )
-    return Failure(FailureKind.RATE_LIMITED, what, retry_after=exceeded.retry_after_s or 60)
+    accounts.append(Account(f"key:{key.id}:{month}", AccountKind.KEY_MONTH, key.monthly_cap))
+    return tuple(accounts)

@@ -26,6 +26,8 @@ MIGRATIONS: Final = read_migrations(Path(__file__).parent / "migrations")
 APPLICATION: Final = 0x4F4E5744
 """Marks the file as ours (``ONWD``)."""
 
+_PAGE_BYTES = 2048
+"""A commit writes whole pages, and few rows."""
 _BUSY_S = 5.0
 """How long a write waits for other processes, and for a checkpoint that ends the log."""
 _READ_BUSY_S = 5.0
@@ -293,6 +295,7 @@ def migrate(path: Path, migrations: list[Migration]) -> None:
     connection = _connect(path, timeout=_READ_BUSY_S)
     try:
         _version(connection, path, migrations)
+        connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # of a new file only
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         while _step(connection, path, migrations):

@@ -176,14 +176,15 @@ class Ledger:
                 tallies[account] = Tally(credited, spent)
 
     def _record(self, cursor: sqlite3.Cursor, changes: Changes) -> None:
-        holds = self._books.holds
         if changes.opened:
+            holds = self._books.holds
             requests: list[tuple[str, int]] = []
             held: list[tuple[object, ...]] = []
             for hold in changes.opened:
                 reserve = hold.reserve
                 self._position = position = max(self._position + 1, reserve.at_ms * POSITIONS_PER_MS)
                 hold.position = position
+                hold.origin = self._origin(cursor, reserve)
                 name = reserve.request_id
                 requests.append((name, position))
                 if name in holds:
@@ -193,7 +194,7 @@ class Ledger:
                             name,
                             reserve.label,
                             reserve.lease,
-                            self._origin(cursor, reserve),
+                            hold.origin,
                             hold.amount,
                             reserve.at_ms,
                         )
@@ -202,13 +203,12 @@ class Ledger:
             cursor.executemany(_Q["hold"], held)
         if changes.ended:
             self._record_endings(cursor, changes.ended)
-        if changes.marked:
-            cursor.executemany(_Q["mark"], [_mark(hold) for hold in changes.marked.values()])
-        if changes.spent:
             tallies = self._books.tallies
             cursor.executemany(
-                _Q["spend"], [(account, tallies[account].spent) for account in sorted(changes.spent)]
+                _Q["spend"], [(account, tallies[account].spent) for account in sorted(changes.charged())]
             )
+        if changes.marked:
+            cursor.executemany(_Q["mark"], [_mark(hold) for hold in changes.marked.values()])
 
     def _record_endings(self, cursor: sqlite3.Cursor, endings: list[Ending]) -> None:
         entries: list[tuple[object, ...]] = []
@@ -221,7 +221,7 @@ class Ledger:
                     hold.position,
                     reserve.request_id,
                     reserve.label,
-                    self._origin(cursor, reserve),
+                    hold.origin,
                     STATES[ending.state],
                     hold.amount,
                     ending.charged,
@@ -280,8 +280,8 @@ class Ledger:
 
 
 def _hold(row: tuple[Any, ...]) -> Hold:
-    position, request_id, label, lease, amount, at_ms, charge, *usage = row[:10]
-    key_id, key_name, tenant, model, surface, config_version, accounts = row[10:]
+    position, origin, request_id, label, lease, amount, at_ms, charge, *usage = row[:11]
+    key_id, key_name, tenant, model, surface, config_version, accounts = row[11:]
     reserve = Reserve(
         request_id=request_id,
         lease=lease,
@@ -298,7 +298,7 @@ def _hold(row: tuple[Any, ...]) -> Hold:
         label=label,
         config_version=config_version,
     )
-    return Hold(reserve, amount, charge, None if usage[0] is None else Usage(*usage), position)
+    return Hold(reserve, amount, charge, None if usage[0] is None else Usage(*usage), position, origin)
 
 
 def _mark(hold: Hold) -> tuple[object, ...]:

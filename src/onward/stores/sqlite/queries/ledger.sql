@@ -1,7 +1,7 @@
 -- name: all_held
 -- Every reservation that has not ended.
 SELECT
-    h.position, h.request_id, h.label, h.lease, h.amount, h.at_ms,
+    h.position, h.origin, h.request_id, h.label, h.lease, h.amount, h.at_ms,
     h.charge, h.prompt_tokens, h.completion_tokens, h.cached_tokens,
     o.key_id, o.key_name, o.tenant, o.model, o.surface, o.config_version, o.accounts
 FROM held AS h
