@@ -128,11 +128,11 @@ async def edge(
         config.keys = [Key(name="tests", sha256=hashlib.sha256(SECRET.encode()).hexdigest(), models=models)]
     config.dialects = dialects or config.dialects
     model = model or Model(id=MODEL, context_length=4096, aliases=("alias",))
-    served = {model.id: ServedModel(model, text_side.tokenizer, text_side.renderer, engine)}
+    served = {model.id: [ServedModel(model, text_side.tokenizer, text_side.renderer, engine)]}
     log_path = folder / "log"
     descriptor = os.open(log_path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     writer = LogWriter(descriptor)
-    catalog = Models(Catalog([model]), served, {"local": model.id}, checkpoints)
+    catalog = Models(Catalog([model]), served, checkpoints)
     built = assemble(config, catalog, {model.id: None}, writer, limits)
     listening = socket.create_server(("127.0.0.1", 0))
     http = Server(built.app, built.limits, built.app.refuse)

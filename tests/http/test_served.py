@@ -38,15 +38,15 @@ class OfHidden:
 @pytest.fixture
 def models(text_side) -> Models:
     served = {
-        model.id: ServedModel(model, text_side.tokenizer, None, ScriptedEngine([]))
+        model.id: [ServedModel(model, text_side.tokenizer, None, ScriptedEngine([]))]
         for model in (HIDDEN, OPEN)
     }
-    return Models(Catalog([HIDDEN, OPEN]), served, {"one": "hidden", "two": "open"}, OfHidden())
+    return Models(Catalog([HIDDEN, OPEN]), served, OfHidden())
 
 
 async def refused(models: Models, dialect, reference: str) -> Failure:
     with pytest.raises(Failure) as caught:
-        await models.find(dialect, reference, KEY)
+        await models.served(dialect, reference, KEY)
     return caught.value
 
 
@@ -79,8 +79,8 @@ async def test_a_dialect_may_tell(models):
 
 
 async def test_what_a_key_covers_is_found(models):
-    assert (await models.find(OPENAI, "open", KEY)).model is OPEN
-    assert (await models.find(OPENAI, None, KEY)).model is OPEN
-    assert (await models.find(OPENAI, "hidden", None)).model is HIDDEN
-    checkpoint = await models.find(OPENAI, "tinker://run/sampler_weights/a", None)
+    assert (await models.served(OPENAI, "open", KEY)).model is OPEN
+    assert (await models.served(OPENAI, None, KEY)).model is OPEN
+    assert (await models.served(OPENAI, "hidden", None)).model is HIDDEN
+    checkpoint = await models.served(OPENAI, "tinker://run/sampler_weights/a", None)
     assert (checkpoint.model, checkpoint.adapter) == (HIDDEN, Adapter("adapter", "/adapter.gguf"))

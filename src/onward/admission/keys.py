@@ -64,6 +64,8 @@ class Keys:
 
     def __init__(self, keys: Iterable[Key] = (), tenants: Iterable[Tenant] = ()) -> None:
         self.replace(keys, tenants)
+        self.available = True
+        """False: nobody knows any more whether keys were revoked, so none is trusted."""
 
     def replace(self, keys: Iterable[Key], tenants: Iterable[Tenant]) -> None:
         """These and no others, from now on."""
@@ -79,6 +81,8 @@ class Keys:
         The table is asked for a digest, of which a caller cannot choose a prefix, so its timing
         tells nothing of the secrets; the comparison that decides takes the same time for all.
         """
+        if not self.available:
+            raise Failure(FailureKind.STORE_DOWN, "Keys cannot be checked at the moment. Try again soon.")
         if not self._by_digest:
             return None
         if not secret:

@@ -23,7 +23,7 @@ class Listing:
         await exchange.respond(200, models_body(self._models.visible(exchange.key)))
 
     async def model(self, exchange: Exchange) -> None:
-        found = await self._models.find(exchange.dialect, exchange.tail, exchange.key)
+        found = await self._models.target(exchange.dialect, exchange.tail, exchange.key)
         await exchange.respond(200, model_body(found.model))
 
 

@@ -111,6 +111,7 @@ class App:
         try:
             if not route.open:
                 exchange.key = self._key(exchange)
+                exchange.tenant = self._keys.tenant(exchange.key)
             await route.endpoint(exchange)
         except Disconnected:
             exchange.record.disconnected = True

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from onward.admission.keys import Key
+from onward.admission.keys import Key, Tenant
 from onward.core.failure import Failure, FailureKind
 from onward.dialects.schema import Dialect, HeaderValue
 from onward.http.cycle import REFUSED
@@ -83,6 +83,8 @@ class Exchange:
         if _PLAIN_KEY.fullmatch(idempotency):
             self.header_values[HeaderValue.IDEMPOTENCY_KEY] = idempotency
         self.key: Key | None = None
+        self.tenant: Tenant | None = None
+        """Who pays for the key."""
         self.tail = ""
         """What the route's last part stands for: a model's ID."""
         self.answering = False

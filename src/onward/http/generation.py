@@ -1,74 +1,78 @@
-"""The endpoints that generate: streamed or whole, from the same deltas."""
+"""The endpoints that generate: admitted, tried at the model's deployments in order, settled, answered.
+
+Money and limits are taken before the first try and settled before the last bytes of the answer: what
+a caller has seen to its end stands in the ledger.
+"""
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Final, TypeVar
 
-import msgspec
-
+from onward.admission.gate import Gate
 from onward.core.clock import Clock
-from onward.core.delta import ChoiceDelta, fold, settled
 from onward.core.failure import Failure, FailureKind
-from onward.core.request import OutputOptions
+from onward.core.usage import Usage
 from onward.dialects.schema import HeaderValue
+from onward.http.asked import CHAT, COMPLETIONS, LARGE_BODY, Answering, Asked, Surface, in_turn
+from onward.http.bill import Bill
 from onward.http.event_stream import EventStream
 from onward.http.exchange import Exchange, HeldBodies, shutting_down
 from onward.http.limits import Limits
-from onward.http.served import Models
+from onward.http.served import Models, Target
 from onward.http.watch import Watch
-from onward.serve.job import Job, prepare_chat, prepare_completion
-from onward.serve.pipeline import run
+from onward.routing.attempts import moves_on
 from onward.wire.body import check_body_headers, decode_body
-from onward.wire.chat import ChatEncoder
-from onward.wire.completions import CompletionEncoder
-from onward.wire.requests import chat_request, completion_request
+from onward.wire.errors import failure_event
 
 logger = logging.getLogger("onward")
-_LARGE_BODY = 128 * 1024
-"""Bytes from which a body is read in a thread, so that nobody else waits for it."""
-_LARGE_ANSWER = 20_000
-"""Log probabilities from which an answer is written in a thread."""
+T = TypeVar("T")
+_PRIMARY: Final = b"primary"
+_FALLBACK: Final = b"fallback"
 
 
-class Surface(msgspec.Struct, frozen=True):
-    """What one generating surface is made of."""
-
-    read: Callable[[Any, dict[str, Any]], Any]
-    prepare: Callable[[Any, Any, str], Awaitable[Job]]
-    encoder: Callable[..., ChatEncoder | CompletionEncoder]
-
-
-COMPLETIONS = Surface(completion_request, prepare_completion, CompletionEncoder)
-CHAT = Surface(chat_request, prepare_chat, ChatEncoder)
-
-
-async def read_request(
-    exchange: Exchange, limits: Limits, held: HeldBodies, read: Callable[[Any, dict[str, Any]], Any]
-) -> Any:
-    """The request in a body, by one of `wire.requests`. Raises `Failure`, `Disconnected`.
+async def read_body(exchange: Exchange, limits: Limits, held: HeldBodies) -> tuple[bytes, dict[str, Any]]:
+    """A body as it came, and the object in it. Raises `Failure`, `Disconnected`.
 
     What its header says is looked at first: a caller that waits to be asked for its body
     (`Expect: 100-continue`) is not asked in vain.
     """
     check_body_headers(exchange.header(b"content-type"), exchange.header(b"content-encoding"))
     raw = await exchange.read_body(limits, held)
-    dialect = exchange.dialect
-    if len(raw) < _LARGE_BODY:
-        return read(dialect, decode_body(raw))
-    return await asyncio.to_thread(lambda: read(dialect, decode_body(raw)))
+    if len(raw) < LARGE_BODY:
+        return raw, decode_body(raw)
+    return raw, await asyncio.to_thread(decode_body, raw)
+
+
+async def read_request(
+    exchange: Exchange, limits: Limits, held: HeldBodies, read: Callable[[Any, dict[str, Any]], Any]
+) -> Any:
+    """The request in a body, by one of `wire.requests`. Raises `Failure`, `Disconnected`."""
+    raw, body = await read_body(exchange, limits, held)
+    return await in_turn(read, exchange, raw, body)
 
 
 class Generation:
     """Completions and chat."""
 
-    def __init__(self, models: Models, limits: Limits, held: HeldBodies, clock: Clock) -> None:
+    def __init__(
+        self,
+        models: Models,
+        limits: Limits,
+        held: HeldBodies,
+        clock: Clock,
+        *,
+        gate: Gate,
+        assumed_max_tokens: int,
+    ) -> None:
+        """`assumed_max_tokens`: held where a request sets no limit, of a model that a provider runs."""
         self._models = models
         self._limits = limits
         self._held = held
         self._clock = clock
+        self._gate = gate
+        self._assumed = assumed_max_tokens
 
     async def completions(self, exchange: Exchange) -> None:
         await self._generate(exchange, COMPLETIONS)
@@ -77,82 +81,128 @@ class Generation:
         await self._generate(exchange, CHAT)
 
     async def _generate(self, exchange: Exchange, surface: Surface) -> None:
-        request: OutputOptions = await read_request(exchange, self._limits, self._held, surface.read)
-        record = exchange.record
-        record.stream, record.user = request.stream, request.user
-        served = await self._models.find(exchange.dialect, request.model, exchange.key)
-        record.model = served.model.id
-        exchange.header_values[HeaderValue.PROVIDER_CLASS] = b"primary"
+        raw, body = await read_body(exchange, self._limits, self._held)
+        name = body.get("model")
+        if not isinstance(name, str):
+            await in_turn(surface.read, exchange, raw, body)  # which says what is wrong with it
+            name = None
+        target = await self._models.target(exchange.dialect, name, exchange.key)
+        exchange.record.model = target.model.id
+        _check_agreement(exchange, target)
         with Watch(exchange, self._limits.request_s) as watch:
             try:
-                job = await surface.prepare(served, request, exchange.request_id)
-                record.usage = job.usage
-                encoder = surface.encoder(
-                    exchange.dialect,
-                    request,
-                    id=exchange.request_id,
-                    created=int(self._clock.unix()),
-                )
-                if request.stream:
-                    await self._stream(exchange, job, encoder, watch)
-                else:
-                    await self._whole(exchange, job, encoder)
+                asked = Asked(exchange, surface, target, raw, body)
+                await asked.prepare(self._assumed)
+                await self._admitted(exchange, asked, watch)
             except asyncio.CancelledError:
                 if watch.gone:
-                    record.disconnected = True
+                    exchange.record.disconnected = True
                     return
                 failure = self._cut_off(watch)
-                record.failure = failure.kind
+                exchange.record.failure = failure.kind
                 if not exchange.answering:
                     raise failure from None
 
-    async def _whole(self, exchange: Exchange, job: Job, encoder: Any) -> None:
-        deltas: list[ChoiceDelta] = []
-        async with aclosing(run(job)) as pieces:
-            async for delta in pieces:
-                _note(exchange, delta)
-                deltas.append(delta)
-        entries = sum(len(delta.entries) for delta in deltas) * (1 + (job.request.logprobs or 0))
-        if entries < _LARGE_ANSWER:
-            body = _folded(encoder, deltas, job)
-        else:
-            body = await asyncio.to_thread(_folded, encoder, deltas, job)
-        await exchange.respond(200, body)
+    async def _admitted(self, exchange: Exchange, asked: Asked, watch: Watch) -> None:
+        bill = Bill(self._gate, await self._gate.admit(asked.demand(), Usage()))
+        try:
+            if asked.stream:
+                await self._stream(exchange, asked, bill, watch)
+            else:
+                _, body = await self._first(exchange, asked, bill, _whole)
+                await bill.settle()
+                await exchange.respond(200, body)
+        except asyncio.CancelledError:
+            await (bill.leave() if watch.gone else bill.fail(self._cut_off(watch)))
+            raise
+        except Failure as failure:
+            await bill.fail(failure)
+            raise
+        except Exception:
+            await bill.fail(Failure(FailureKind.INTERNAL, ""))
+            raise
 
-    async def _stream(self, exchange: Exchange, job: Job, encoder: Any, watch: Watch) -> None:
+    async def _stream(self, exchange: Exchange, asked: Asked, bill: Bill, watch: Watch) -> None:
         rule = exchange.dialect.stream
         silence = self._limits.silence_s or rule.keep_alive_s
         buffer = self._limits.stream_buffer_bytes
         async with EventStream(
             exchange, silence_s=silence, comment=rule.keep_alive, buffer_bytes=buffer
         ) as stream:
+
+            async def pass_on(answer: Answering, bill: Bill) -> None:
+                async with aclosing(answer.stream()) as pieces:
+                    async for piece in pieces:
+                        bill.piece()
+                        await stream.put(piece)
+
             try:
-                async with aclosing(run(job)) as pieces:
-                    async for delta in pieces:
-                        _note(exchange, delta)
-                        await stream.put(encoder.events(delta, job.usage))
-                await stream.end(encoder.end(job.usage))
+                answer, _ = await self._first(exchange, asked, bill, pass_on)
+                await bill.settle()
+                await stream.end(answer.end())
             except asyncio.CancelledError:
                 if watch.gone or not stream.started:
                     raise
-                await self._break(exchange, stream, encoder, self._cut_off(watch))
-            except Failure as failure:
+                failure = self._cut_off(watch)
+            except Failure as error:
                 if not stream.started:
                     raise
-                await self._break(exchange, stream, encoder, failure)
+                failure = error
             except Exception:
                 if not stream.started:
                     raise
                 logger.exception("request_id=%s failed while it streamed", exchange.request_id)
-                message = (
-                    f"Something is wrong on our side. The log knows more under request {exchange.shown_id}."
+                failure = Failure(
+                    FailureKind.INTERNAL,
+                    f"Something is wrong on our side. The log knows more under request {exchange.shown_id}.",
                 )
-                await self._break(exchange, stream, encoder, Failure(FailureKind.INTERNAL, message))
+            else:
+                return
+            await bill.fail(failure)
+            # Ends with an error event, and without the mark of a whole one (1.8).
+            exchange.record.failure = failure.kind
+            await stream.end(failure_event(exchange.dialect, failure))
 
-    async def _break(self, exchange: Exchange, stream: EventStream, encoder: Any, failure: Failure) -> None:
-        """End a stream with an error event, and without the mark of a whole one (1.8)."""
-        exchange.record.failure = failure.kind
-        await stream.end(encoder.failure(failure))
+    async def _first(
+        self,
+        exchange: Exchange,
+        asked: Asked,
+        bill: Bill,
+        use: Callable[[Answering, Bill], Awaitable[T]],
+    ) -> tuple[Answering, T]:
+        """Try the deployments in order; the first piece of output commits to one. Raises `Failure`."""
+        last = len(asked.deployments) - 1
+        for number, deployment in enumerate(asked.deployments):
+            answer = asked.answer(deployment, bill, int(self._clock.unix()))
+            exchange.record.usage = answer.usage
+            exchange.header_values[HeaderValue.PROVIDER_CLASS] = _FALLBACK if number else _PRIMARY
+            bill.begin(deployment.deployment, answer)
+            try:
+                result = await use(answer, bill)
+            except Failure as failure:
+                bill.over(failure.kind.value)
+                if bill.output or not moves_on(failure, exchange.dialect.passing.final):
+                    raise
+                if number == last:
+                    raise self._none_left(exchange, failure, last) from None
+            except asyncio.CancelledError:
+                bill.over("cut_off")
+                raise
+            else:
+                bill.over("ok")
+                return answer, result
+        raise AssertionError("a model has at least one deployment")
+
+    @staticmethod
+    def _none_left(exchange: Exchange, failure: Failure, others: int) -> Failure:
+        """What is said when every deployment failed: of the only one its own failure (K-7)."""
+        if not others:
+            return failure
+        joint = exchange.dialect.passing.joint_failure
+        if joint is not None:
+            return Failure(joint, "No provider of this model could answer. Try again later.")
+        failure.upstream_status = None
+        return failure
 
     def _cut_off(self, watch: Watch) -> Failure:
         if not watch.expired:
@@ -163,16 +213,20 @@ class Generation:
         )
 
 
-def _folded(encoder: Any, deltas: list[ChoiceDelta], job: Job) -> bytes:
-    """The unstreamed answer: the fold of the stream."""
-    return encoder.body([settled(choice) for choice in fold(deltas)], job.usage)
+async def _whole(answer: Answering, bill: Bill) -> bytes:
+    body = await answer.whole()
+    bill.piece()
+    return body
 
 
-def _note(exchange: Exchange, delta: ChoiceDelta) -> None:
-    record = exchange.record
-    now = time.monotonic()
-    if record.first_piece is None:
-        record.first_piece = now
-    record.last_piece = now
-    if delta.finish is not None:
-        record.finish.append(delta.finish.value)
+def _check_agreement(exchange: Exchange, target: Target) -> None:
+    """Raises AGREEMENT_REQUIRED for a model whose terms the caller's tenant has not accepted."""
+    if not target.model.agreement or exchange.key is None:
+        return
+    if exchange.tenant is None or target.model.id not in exchange.tenant.agreements:
+        raise Failure(
+            FailureKind.AGREEMENT_REQUIRED,
+            f"The terms of the model '{target.model.id}' have not been accepted for this API key. Accept them"
+            " first.",
+            param="model",
+        )

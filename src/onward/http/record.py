@@ -1,5 +1,7 @@
 """What is known of a request when it is over: the source of its log line and its metrics."""
 
+import time
+
 import msgspec
 
 from onward.core.failure import FailureKind
@@ -30,3 +32,10 @@ class Record(msgspec.Struct, kw_only=True):
     finish: list[str] = []
     disconnected: bool = False
     failure: FailureKind | None = None
+
+    def piece(self) -> None:
+        """A piece of output came."""
+        now = time.monotonic()
+        if self.first_piece is None:
+            self.first_piece = now
+        self.last_piece = now

@@ -1,7 +1,9 @@
-"""The models that callers can name."""
+"""The models that callers can name, and the deployments that run them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+
+import msgspec
 
 from onward.admission.keys import Key, not_allowed
 from onward.core.failure import Failure, FailureKind
@@ -10,26 +12,31 @@ from onward.dialects.schema import Dialect
 from onward.engines.protocol import EngineState, EngineStatus
 from onward.routing.catalog import Catalog, Model
 from onward.routing.checkpoints import Checkpoints, NoCheckpoints, resolve, unknown_checkpoint
-from onward.serve.model import ServedModel
+from onward.serve.model import Deployment, ProxiedModel, ServedModel
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A model that a caller named and may use."""
+
+    model: Model
+    deployments: Sequence[Deployment]
+    """In the order in which they are tried."""
 
 
 class Models:
-    """The catalog and what serves it. `served` is by model ID, in the order of the config."""
+    """The catalog and what runs it. `deployments` is by model ID, each at least one."""
 
     def __init__(
         self,
         catalog: Catalog,
-        served: Mapping[str, ServedModel],
-        deployments: Mapping[str, str],
+        deployments: Mapping[str, Sequence[Deployment]],
         checkpoints: Checkpoints | None = None,
     ) -> None:
         self._catalog = catalog
-        self._served = served
-        self._checkpoints = checkpoints or NoCheckpoints()
         self._deployments = deployments
-        """Deployment name to model ID."""
+        self._checkpoints = checkpoints or NoCheckpoints()
 
-    async def find(self, dialect: Dialect, reference: str | None, key: Key | None) -> ServedModel:
+    async def target(self, dialect: Dialect, reference: str | None, key: Key | None) -> Target:
         """The model of a reference, with the checkpoint that it names (TC-1). Raises `Failure`.
 
         None: the first model that the key may use.
@@ -42,15 +49,28 @@ class Models:
             except Failure as unknown:
                 raise self._withheld(dialect, self._catalog.named(parsed.base), unknown) from None
             if base is not None and parsed.checkpoint is None:
-                return self._served[base.id]
+                return Target(base, self._deployments[base.id])
             found = await resolve(self._catalog, self._checkpoints, parsed)
             if key is not None and not key.allows(found.model.id):
                 raise self._withheld(dialect, found.model, unknown_checkpoint(parsed.checkpoint or ""))
-            served = self._served[found.model.id]
-            return served if found.adapter is None else replace(served, adapter=found.adapter)
+            deployments = self._deployments[found.model.id]
+            if found.adapter is not None:
+                # a provider knows nothing of checkpoints
+                deployments = [
+                    replace(one, adapter=found.adapter) for one in deployments if isinstance(one, ServedModel)
+                ]
+            return Target(found.model, deployments)
         for model in self.visible(key):
-            return self._served[model.id]
+            return Target(model, self._deployments[model.id])
         raise Failure(FailureKind.MODEL_NOT_ALLOWED, "No model is open to this API key.", param="model")
+
+    async def served(self, dialect: Dialect, reference: str | None, key: Key | None) -> ServedModel:
+        """The first deployment of a model whose tokens are ours. Raises as `target`, SURFACE_UNSUPPORTED."""
+        target = await self.target(dialect, reference, key)
+        for one in target.deployments:
+            if isinstance(one, ServedModel):
+                return one
+        raise not_ours(target.model.id)
 
     @staticmethod
     def _withheld(dialect: Dialect, model: Model | None, unknown: Failure) -> Failure:
@@ -67,17 +87,39 @@ class Models:
 
     def visible(self, key: Key | None) -> list[Model]:
         """What the caller may know of."""
-        models = [served.model for served in self._served.values()]
-        return [model for model in models if key is None or key.allows(model.id)]
+        return [model for model in self._catalog if key is None or key.allows(model.id)]
 
     def status(self) -> dict[str, EngineStatus]:
-        """The engine of every deployment."""
-        return {name: self._served[model].engine.status() for name, model in self._deployments.items()}
+        """The engine of every deployment that has one."""
+        return {
+            one.deployment: one.engine.status()
+            for deployments in self._deployments.values()
+            for one in deployments
+            if isinstance(one, ServedModel)
+        }
 
     def unready(self) -> list[str]:
-        """Why requests cannot be answered yet, one line for each deployment that is not up."""
+        """Why requests cannot be answered yet, one line for each engine that is not up."""
         return [
             f"{name}: {status.state}{': ' if status.detail else ''}{status.detail}"
             for name, status in self.status().items()
             if status.state is not EngineState.READY
         ]
+
+    def proxied(self) -> list[ProxiedModel]:
+        """Every deployment of a provider."""
+        return [
+            one
+            for deployments in self._deployments.values()
+            for one in deployments
+            if isinstance(one, ProxiedModel)
+        ]
+
+
+def not_ours(model: str) -> Failure:
+    """The failure of a request that needs a model's tokens, where a provider owns them."""
+    return Failure(
+        FailureKind.SURFACE_UNSUPPORTED,
+        f"The model '{model}' is run by a provider, which does not offer this. Use another model.",
+        param="model",
+    )

@@ -76,7 +76,7 @@ class Tokens:
         await exchange.respond(200, body)
 
     async def _find(self, exchange: Exchange, reference: str) -> ServedModel:
-        served = await self._models.find(exchange.dialect, reference or None, exchange.key)
+        served = await self._models.served(exchange.dialect, reference or None, exchange.key)
         exchange.record.model = served.model.id
         return served
 

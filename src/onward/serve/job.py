@@ -78,6 +78,19 @@ async def prepare_chat(served: ServedModel, request: ChatRequest, request_id: st
     return Job(served, request, [generation], request.n, usage=usage, rendered=rendered)
 
 
+def worst_output(job: Job) -> tuple[int, int]:
+    """How many choices are sampled, losing candidates too, and the most tokens that one of them can have."""
+    return job.candidates * len(job.prompts), max(prompt.max_tokens for prompt in job.prompts)
+
+
+def lower(job: Job, max_tokens: int) -> None:
+    """Let no choice have more than `max_tokens`."""
+    job.prompts = [
+        msgspec.structs.replace(prompt, max_tokens=min(prompt.max_tokens, max_tokens))
+        for prompt in job.prompts
+    ]
+
+
 def candidate(generation: GenerateRequest, number: int) -> GenerateRequest:
     """The prompt's candidate `number`: the same request, with a seed of its own if one was given.
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import msgspec
 
-from onward.admission.keys import Key, Keys
+from onward.admission.store import Store
 from onward.core.clock import SystemClock
 from onward.core.ids import RandomIds
 from onward.core.money import parse_amount
 from onward.core.price import Price
+from onward.core.remote_image import RemoteImages
 from onward.dialects import DIALECTS
 from onward.dialects.schema import HeaderValue
 from onward.engines.protocol import Engine
@@ -25,9 +26,12 @@ from onward.http.metrics import Metrics
 from onward.http.routes import Routes
 from onward.http.served import Models
 from onward.http.tokens import Tokens
+from onward.providers.protocol import Provider
 from onward.routing import catalog
-from onward.serve.model import ServedModel
+from onward.serve.model import Deployment, ProxiedModel, ServedModel
+from onward.stores.limits import MemoryLimits
 from onward.wiring import config as settings
+from onward.wiring.admission import Admission
 from onward.wiring.checkpoints import CheckpointedModel, FolderCheckpoints
 from onward.wiring.plan import Plan
 from onward.wiring.remote_images import remote_images
@@ -43,30 +47,42 @@ class Built(msgspec.Struct, frozen=True):
 
 
 def build(
-    plan: Plan, engines: Mapping[str, Engine], writer: LogWriter, limits: Limits | None = None
+    plan: Plan,
+    engines: Mapping[str, Engine],
+    providers: Mapping[str, Provider],
+    writer: LogWriter,
+    admission: Admission,
+    store: Store | None,
 ) -> Built:
     """The application of a plan. `engines` is by deployment name. Raises `ServeError`."""
-    served: dict[str, ServedModel] = {}
+    deployments: dict[str, list[Deployment]] = {}
     templates: dict[str, str | None] = {}
-    deployments: dict[str, str] = {}
     checkpointed: list[CheckpointedModel] = []
+    entries: list[catalog.Model] = []
     created = int(time.time())
     fetcher = remote_images(plan.config.images)
     for model in plan.config.models:
-        primary = model.deployments[0].name
-        side = read_text_side(model, Path(plan.model_files[primary]))
-        entry = catalog_model(model, side, created)
-        served[model.id] = ServedModel(
-            entry, side.tokenizer, side.renderer, engines[primary], remote_images=fetcher
-        )
-        templates[model.id] = side.chat_template
-        deployments[primary] = model.id
-        if model.checkpoints:
-            root, file = Path(model.checkpoints), Path(plan.model_files[primary])
-            checkpointed.append(CheckpointedModel(entry, root, file))
-    known = catalog.Catalog([one.model for one in served.values()])
-    models = Models(known, served, deployments, FolderCheckpoints(checkpointed) if checkpointed else None)
-    return assemble(plan.config, models, templates, writer, limits)
+        sides = {
+            one.name: read_text_side(model, Path(plan.model_files[one.name]))
+            for one in model.deployments
+            if one.engine is not None
+        }
+        first = next(iter(sides.values()), None)
+        entry = catalog_model(model, first, created)
+        entries.append(entry)
+        templates[model.id] = None if first is None else first.chat_template
+        deployments[model.id] = [
+            _served(entry, sides[one.name], engines[one.name], one.name, fetcher)
+            if one.name in sides
+            else _proxied(entry, plan.config, providers, one)
+            for one in model.deployments
+        ]
+        if model.checkpoints and first is not None:
+            file = Path(plan.model_files[next(iter(sides))])
+            checkpointed.append(CheckpointedModel(entry, Path(model.checkpoints), file))
+    known = catalog.Catalog(entries)
+    models = Models(known, deployments, FolderCheckpoints(checkpointed) if checkpointed else None)
+    return assemble(plan.config, models, templates, writer, admission=admission, store=store)
 
 
 def assemble(
@@ -75,28 +91,39 @@ def assemble(
     templates: Mapping[str, str | None],
     writer: LogWriter,
     limits: Limits | None = None,
+    *,
+    admission: Admission | None = None,
+    store: Store | None = None,
 ) -> Built:
-    """The application over models that are there already."""
+    """The application over models that are there already. Without `admission` only keys are looked at."""
     server = config.server
     limits = limits or Limits(
+        connections=server.max_connections,
         body_bytes=server.max_body_bytes,
         held_body_bytes=max(Limits().held_body_bytes, 2 * server.max_body_bytes),
         request_s=server.request_timeout_s,
     )
+    admission = admission or Admission(config, None, MemoryLimits(time.monotonic), lease="")
     held, lifecycle, clock = HeldBodies(limits.held_body_bytes), Lifecycle(), SystemClock()
     metrics = Metrics(models.status)
     mounts = {path.rstrip("/"): DIALECTS[name] for name, path in config.dialects.items()}
     routes = Routes(mounts)
     Health(models, metrics, lifecycle, list(mounts)).add_to(routes)
-    answers = endpoints(
-        Generation(models, limits, held, clock), Tokens(models, templates, limits, held), models
+    generation = Generation(
+        models,
+        limits,
+        held,
+        clock,
+        gate=admission.gate,
+        assumed_max_tokens=config.billing.assumed_max_tokens,
     )
+    answers = endpoints(generation, Tokens(models, templates, limits, held), models)
     for path, dialect in mounts.items():
         mount(routes, path, dialect, answers)
     log = RequestLog(writer, text=server.log_format == "text")
     app = App(
         routes=routes,
-        keys=keys_of(config),
+        keys=admission.keys,
         metrics=metrics,
         log=log,
         ids=RandomIds(),
@@ -105,29 +132,40 @@ def assemble(
     return Built(app, limits, lifecycle)
 
 
-def keys_of(config: settings.Config) -> Keys:
-    """The keys of a loaded config."""
-    return Keys(
-        Key(
-            id=key.name,
-            name=key.name,
-            sha256=bytes.fromhex(key.sha256),
-            models=None if key.models is None else frozenset(key.models),
-        )
-        for key in config.keys
+def _served(
+    entry: catalog.Model, side: TextSide, engine: Engine, name: str, fetcher: RemoteImages | None
+) -> ServedModel:
+    return ServedModel(entry, side.tokenizer, side.renderer, engine, name, remote_images=fetcher)
+
+
+def _proxied(
+    entry: catalog.Model,
+    config: settings.Config,
+    providers: Mapping[str, Provider],
+    deployment: settings.Deployment,
+) -> ProxiedModel:
+    (chosen,) = [one for one in config.providers if one.name == deployment.provider]
+    return ProxiedModel(
+        entry,
+        providers[chosen.name],
+        deployment.model or entry.id,
+        deployment.name,
+        limit_field=chosen.limit_field,
+        asks_usage=chosen.asks_usage,
     )
 
 
-def catalog_model(model: settings.Model, side: TextSide, created: int) -> catalog.Model:
-    """What callers see of a model of the config."""
-    renderer = side.renderer
+def catalog_model(model: settings.Model, side: TextSide | None, created: int) -> catalog.Model:
+    """What callers see of a model of the config. `side`: of its first engine; None: providers run it."""
+    renderer = None if side is None else side.renderer
     capabilities = frozenset(model.capabilities)
-    if renderer is None:
-        capabilities -= {"chat", "tools"}
-    elif not renderer.tools:
-        capabilities -= {"tools"}
-    elif "chat" in capabilities:
-        capabilities |= {"tools"}
+    if side is not None:
+        if renderer is None:
+            capabilities -= {"chat", "tools"}
+        elif not renderer.tools:
+            capabilities -= {"tools"}
+        elif "chat" in capabilities:
+            capabilities |= {"tools"}
     if any(deployment.mmproj for deployment in model.deployments):
         capabilities |= {"images"}
     return catalog.Model(
@@ -138,7 +176,7 @@ def catalog_model(model: settings.Model, side: TextSide, created: int) -> catalo
         capabilities=capabilities,
         renderer=None if renderer is None else renderer.name,
         renderer_reason=None if renderer is None else renderer.reason,
-        context_length=side.context_length,
+        context_length=model.context_length if side is None else side.context_length,
         default_max_tokens=model.default_max_tokens,
         price=_price(model.price),
         created=created,

@@ -39,6 +39,8 @@ class Server(msgspec.Struct, kw_only=True):
     """Longer request bodies are refused with 413."""
     request_timeout_s: Seconds = 600
     """The longest a request may take, from its first byte to the last of its answer."""
+    max_connections: Annotated[int, Meta(ge=16, le=1_000_000)] = 8192
+    """Open connections at once in each process; one more is refused with 503."""
     shutdown_grace_s: Annotated[float, Meta(ge=0, le=3600)] = 30
     """How long running requests may go on after SIGTERM."""
     admin_token_env: Name = "ONWARD_ADMIN_TOKEN"
@@ -53,9 +55,10 @@ class Store(msgspec.Struct, kw_only=True):
     """Where keys, tenants and the ledger live."""
 
     url: Text = "sqlite:onward.db"
-    """`sqlite:FILE` or `postgresql://…`."""
+    """`sqlite:FILE` (a relative path starts at the config's folder), `postgresql://…`, or `none`: nothing
+    is written down, and only keys of the config exist."""
     limits: Text = "memory"
-    """`memory` or `redis://…`."""
+    """`memory` (exact for all processes of this host) or `redis://…` (for all hosts)."""
     durability: Literal["process", "disk"] = "process"
     """What the ledger survives: a killed process, or power loss."""
 
@@ -109,7 +112,13 @@ class Provider(msgspec.Struct, kw_only=True):
     api_key_env: Text = ""
     """Environment variable with our key there."""
     surfaces: list[Literal["completions", "chat", "messages"]] = []
-    """Routes that it has."""
+    """Routes that it has; absent: all that its protocol knows."""
+    limit_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
+    """What its chat calls the longest reply, where we have to set it."""
+    asks_usage: bool = True
+    """Whether it takes `stream_options.include_usage`. Without it usage of streams is estimated."""
+    connections: Annotated[int, Meta(ge=1, le=100_000)] = 1000
+    """Connections at once; further requests wait."""
     connect_timeout_s: Seconds = 5
     """To connect."""
     first_byte_timeout_s: Seconds = 300
@@ -187,7 +196,7 @@ class Model(msgspec.Struct, kw_only=True):
     context_length: Annotated[int, Meta(ge=16, le=100_000_000)] = 8192
     """Tokens of prompt and output together."""
     price: Price | None = None
-    """Absent: it costs nothing."""
+    """Absent: it has none, and keys whose money is counted cannot use it. Zeros: it is free."""
     content_filter: ContentFilter | None = None
     """Patterns that end a request."""
     agreement: bool = False
@@ -218,7 +227,7 @@ class Key(msgspec.Struct, kw_only=True):
     """A key that callers send. Once there is one, every caller needs one."""
 
     name: Name
-    """What logs and metrics call it."""
+    """What logs and metrics call it. Also its ID in the ledger: a new name is a new key."""
     tenant: Name | None = None
     """Whose it is."""
     secret_env: Text = ""

@@ -3,7 +3,6 @@ settings that this version cannot honour.
 """
 
 import ipaddress
-import os
 import re
 import socket
 from collections import Counter
@@ -12,25 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from onward.core.money import parse_amount
 from onward.dialects import DIALECTS
 from onward.dialects.images import takes_addresses
 from onward.rendering.families import registry
 from onward.sources import SourceError, check_source
+from onward.wiring import gateway_check
 from onward.wiring.config_read import closest
 
 if TYPE_CHECKING:
-    from onward.wiring.config import Config, Deployment, Key, Model, Tenant
+    from onward.wiring.config import Config, Deployment, Model
 
 AVAILABLE_DIALECTS = tuple(DIALECTS)
-LATER_DIALECTS = ("tokens", "prentis")
+LATER_DIALECTS = ("prentis",)
 RESERVED_PATHS = ("/healthz", "/readyz", "/metrics", "/admin", "/openapi.json")
 NOT_YET = "is not available in this version; leave it out"
-SHORTEST_SECRET = 16
 _METADATA = (ipaddress.ip_network("169.254.0.0/16"), ipaddress.ip_network("fd00:ec2::/32"))
 _MODEL_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:/@+-]*[A-Za-z0-9])?")
 _MOUNT = re.compile(r"(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
-_SECRET = re.compile(rf"[!-~]{{{SHORTEST_SECRET},}}")
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
@@ -46,21 +43,26 @@ def settle_paths(config: "Config", folder: Path) -> None:
                 deployment.mmproj = str(folder / Path(mmproj).expanduser())
         if model.checkpoints:
             model.checkpoints = str(folder / Path(model.checkpoints).expanduser())
+    kind, colon, file = config.store.url.partition(":")
+    if kind == "sqlite" and file:
+        config.store.url = f"{kind}{colon}{folder / Path(file).expanduser()}"
 
 
 def faults_of(config: "Config") -> list[str]:
     """Every fault, in the order of the file."""
-    faults = [*_server(config), *_images(config), *_later_sections(config), *_dialects(config)]
-    faults += [f"providers[{n}]: {NOT_YET}" for n in range(len(config.providers))]
+    faults = [*_server(config), *_images(config), *_dialects(config)]
+    faults += gateway_check.store_faults(config)
+    for n, provider in enumerate(config.providers):
+        faults += gateway_check.provider_faults(provider, f"providers[{n}]")
     for n, model in enumerate(config.models):
         faults += _model(model, f"models[{n}]")
         for m, deployment in enumerate(model.deployments):
             faults += _deployment(config, deployment, f"models[{n}].deployments[{m}]")
     faults += _names(config)
     for n, tenant in enumerate(config.tenants):
-        faults += _tenant(tenant, f"tenants[{n}]")
+        faults += gateway_check.tenant_faults(config, tenant, f"tenants[{n}]")
     for n, key in enumerate(config.keys):
-        faults += _key(config, key, f"keys[{n}]")
+        faults += gateway_check.key_faults(config, key, f"keys[{n}]")
     return faults
 
 
@@ -102,23 +104,6 @@ def _server(config: "Config") -> Iterator[str]:
         yield "server.host: must not be empty"
     elif not _is_address(server.host):
         yield f"server.host: {server.host} is no address here; write an address of this machine, or its name"
-    elif not is_loopback(server.host) and not config.keys and not server.no_auth:
-        yield (
-            f"server.host: {server.host} can be reached from other machines and no key exists; make one with"
-            " `onward keys new NAME`, or let everybody in with --no-auth"
-        )
-    if server.admin_token_env != "ONWARD_ADMIN_TOKEN":
-        yield f"server.admin_token_env: {NOT_YET}"
-
-
-def _later_sections(config: "Config") -> Iterator[str]:
-    """Sections that only later versions honour: known, but nothing may be set in them."""
-    for section in ("store", "retention", "billing"):
-        chosen = getattr(config, section)
-        default = type(chosen)()
-        for name in chosen.__struct_fields__:
-            if getattr(chosen, name) != getattr(default, name):
-                yield f"{section}.{name}: {NOT_YET}"
 
 
 def _images(config: "Config") -> Iterator[str]:
@@ -174,7 +159,7 @@ def _model(model: "Model", path: str) -> Iterator[str]:
         yield f"{path}.repo: must be ORG/NAME"
     if model.price is not None:
         for name in ("input", "cached_input", "output"):
-            yield from _amount(getattr(model.price, name), f"{path}.price.{name}")
+            yield from gateway_check.amount_faults(getattr(model.price, name), f"{path}.price.{name}")
     for n, capability in enumerate(model.capabilities):
         if capability == "images" and not any(deployment.mmproj for deployment in model.deployments):
             yield f"{path}.capabilities[{n}]: images needs a deployment with mmproj, a projector for images"
@@ -187,17 +172,14 @@ def _model(model: "Model", path: str) -> Iterator[str]:
             registry.named(model.renderer)
         except registry.UnknownFamilyError as error:
             yield f"{path}.renderer: {error}; or auto, or template"
-    for name in ("content_filter", "agreement"):
-        if getattr(model, name):
-            yield f"{path}.{name}: {NOT_YET}"
+    if model.content_filter:
+        yield f"{path}.content_filter: {NOT_YET}"
     if model.checkpoints and not Path(model.checkpoints).is_dir():
         yield f"{path}.checkpoints: there is no folder {model.checkpoints}; make it, or name another"
     if model.default_max_tokens is not None and model.default_max_tokens > model.context_length:
         yield f"{path}.default_max_tokens: is more than context_length ({model.context_length})"
     if not model.deployments:
         yield f"{path}.deployments: is missing; write [[models.deployments]] with name, engine and source"
-    for n in range(1, len(model.deployments)):
-        yield f"{path}.deployments[{n}]: a second deployment {NOT_YET}"
 
 
 def _model_names(model: "Model", path: str) -> Iterator[tuple[str, str]]:
@@ -211,7 +193,6 @@ def _deployment(config: "Config", deployment: "Deployment", path: str) -> Iterat
         yield f"{path}: needs an engine or a provider, and not both"
     if deployment.provider is not None:
         known = [provider.name for provider in config.providers]
-        yield f"{path}.provider: {NOT_YET}"
         if deployment.provider not in known:
             hint = closest(deployment.provider, known)
             yield f"{path}.provider: there is no provider {deployment.provider}{hint}"
@@ -268,52 +249,3 @@ def _names(config: "Config") -> Iterator[str]:
             if seen[entry.name]:
                 yield f"{section}[{n}].name: {entry.name} stands there twice"
             seen[entry.name] += 1
-
-
-def _tenant(tenant: "Tenant", path: str) -> Iterator[str]:
-    if tenant.status != "active":
-        yield f"{path}.status: {tenant.status} {NOT_YET}"
-    for name in ("balance", "monthly_budget"):
-        if getattr(tenant, name) is not None:
-            yield f"{path}.{name}: {NOT_YET}"
-            yield from _amount(getattr(tenant, name), f"{path}.{name}")
-    if tenant.agreements:
-        yield f"{path}.agreements: {NOT_YET}"
-
-
-def _key(config: "Config", key: "Key", path: str) -> Iterator[str]:
-    if bool(key.secret_env) == bool(key.sha256):
-        yield f"{path}: needs secret_env or sha256, and not both; `onward keys new NAME` makes one"
-    if key.secret_env:
-        secret = os.environ.get(key.secret_env, "")
-        if not secret:
-            yield f"{path}.secret_env: the environment variable {key.secret_env} is not set"
-        elif (
-            len(secret) < SHORTEST_SECRET or not secret.isascii() or not secret.isprintable() or " " in secret
-        ):
-            yield (
-                f"{path}.secret_env: the key in {key.secret_env} must have {SHORTEST_SECRET} or more visible"
-                " ASCII characters; `onward keys new NAME` makes one"
-            )
-    tenants = [tenant.name for tenant in config.tenants]
-    if key.tenant is not None and key.tenant not in tenants:
-        yield f"{path}.tenant: there is no tenant {key.tenant}{closest(key.tenant, tenants)}"
-    models = [model.id for model in config.models]
-    for n, model in enumerate(key.models or []):
-        if model not in models:
-            yield f"{path}.models[{n}]: there is no model with the ID {model}{closest(model, models)}"
-    if key.models == []:
-        yield f"{path}.models: is empty, so that the key could use nothing; leave it out for all models"
-    for name in ("monthly_cap", "requests_per_minute", "tokens_per_minute", "concurrency"):
-        if getattr(key, name) is not None:
-            yield f"{path}.{name}: {NOT_YET}"
-    if key.monthly_cap is not None:
-        yield from _amount(key.monthly_cap, f"{path}.monthly_cap")
-
-
-def _amount(text: str | None, path: str) -> Iterator[str]:
-    if text is not None:
-        try:
-            parse_amount(text)
-        except ValueError as error:
-            yield f"{path}: {error}"

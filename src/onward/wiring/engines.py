@@ -20,7 +20,12 @@ class Engines:
         """`files` and `projectors` are by deployment. Raises `ServeError` for a file that is no model."""
         self.sockets: dict[str, str] = {}
         self._processes: dict[str, EngineProcess] = {}
-        pairs = [(model, deployment) for model in config.models for deployment in model.deployments]
+        pairs = [
+            (model, deployment)
+            for model in config.models
+            for deployment in model.deployments
+            if deployment.engine == "llama"
+        ]
         for number, (model, deployment) in enumerate(pairs):
             path = Path(files[deployment.name])
             settings = LlamaSettings(

@@ -1,28 +1,43 @@
 """The HTTP side of one process: the application on its sockets, until it is drained."""
 
 import asyncio
+import os
 import socket
 from collections.abc import Sequence
 
+from onward.admission.limits import RateLimits
+from onward.admission.store import Store
 from onward.engines.llama.client import LlamaEngine
 from onward.http.log import LogWriter
 from onward.http.server import Server
+from onward.providers.anthropic import AnthropicProvider
+from onward.providers.openai import OpenAiProvider
+from onward.providers.protocol import Provider
+from onward.wiring import config as settings
+from onward.wiring.admission import Admission
 from onward.wiring.build import build
+from onward.wiring.gateway_check import routes_of
 from onward.wiring.plan import Plan
 
 
 class HttpSide:
-    """Answers requests by the engines behind the plan's sockets."""
+    """Answers requests by the engines behind the plan's sockets, and by providers."""
 
-    def __init__(self, plan: Plan, writer: LogWriter) -> None:
+    def __init__(self, plan: Plan, writer: LogWriter, store: Store | None, limits: RateLimits) -> None:
         self._engines = {name: LlamaEngine(path) for name, path in plan.sockets.items()}
-        self.built = build(plan, self._engines, writer)
+        self._providers = {one.name: _provider(one) for one in plan.config.providers}
+        self._admission = Admission(plan.config, store, limits, lease=plan.lease)
+        self.built = build(plan, self._engines, self._providers, writer, self._admission, store)
         self._server = Server(self.built.app, self.built.limits, self.built.app.refuse)
 
     async def start(self, sockets: Sequence[socket.socket]) -> None:
-        """Accept connections. The engines may still be starting: requests say so then."""
+        """Accept connections. The engines may still be starting: requests say so then.
+
+        Raises `Failure` where the store is down.
+        """
         for engine in self._engines.values():
             engine.status()  # the first look connects
+        await self._admission.start()
         await self._server.start(sockets)
 
     async def ready(self) -> None:
@@ -34,5 +49,22 @@ class HttpSide:
         """Take no more requests and end the running ones: in `grace_s` seconds, or at once in a hurry."""
         self.built.lifecycle.draining = True
         await self._server.drain(grace_s, hurry)
+        await self._admission.stop()
         for engine in self._engines.values():
             await engine.close()
+        for provider in self._providers.values():
+            await provider.close()
+
+
+def _provider(config: settings.Provider) -> Provider:
+    kind = OpenAiProvider if config.protocol == "openai" else AnthropicProvider
+    return kind(
+        name=config.name,
+        base_url=config.base_url,
+        api_key=os.environ.get(config.api_key_env) if config.api_key_env else None,
+        surfaces=routes_of(config),
+        connect_timeout_s=config.connect_timeout_s,
+        first_byte_timeout_s=config.first_byte_timeout_s,
+        idle_timeout_s=config.idle_timeout_s,
+        connections=config.connections,
+    )

@@ -19,14 +19,14 @@ class ServeError(Exception):
     """We cannot serve: one line that says why and what to do."""
 
 
-def check_open(config: Config) -> None:
+def check_open(config: Config, *, has_keys: bool) -> None:
     """Refuse to listen where others can reach us while nobody needs a key. Raises `ServeError`."""
     server = config.server
-    if config.keys or server.no_auth or is_loopback(server.host):
+    if has_keys or server.no_auth or is_loopback(server.host):
         return
     raise ServeError(
         f"refusing to listen on {server.host} while no key exists: everybody who can reach it could use it. "
-        "Make a key with 'onward keys new' and put it under [[keys]] in the config; "
+        "Make a key with 'onward keys create NAME'; "
         "or listen on 127.0.0.1; or say --no-auth if something else keeps others out"
     )
 

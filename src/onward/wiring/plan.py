@@ -17,3 +17,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Deployment name to the path of its model."""
     sockets: dict[str, str]
     """Deployment name to the Unix socket of its engine."""
+    lease: str = ""
+    """Under which name the process holds money and limits."""
+    stores: str = ""
+    """The Unix socket of the host's stores; empty: they are in the same process."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import uvloop
 
+from onward.core.failure import Failure
 from onward.sources import SourceError, fetch
 from onward.wiring import listen, private
 from onward.wiring.config import Config
@@ -27,6 +28,7 @@ from onward.wiring.plan import Plan
 
 if TYPE_CHECKING:
     from onward.http.log import LogWriter
+    from onward.wiring.authority import Authority
 
 __all__ = ["Ready", "ServeError", "serve"]
 logger = logging.getLogger("onward")
@@ -48,7 +50,6 @@ def serve(config: Config, ready: Callable[[Ready], None]) -> None:
     SIGTERM and SIGINT end running requests within `shutdown_grace_s`; a second one ends at once.
     Raises `ServeError` with one line that says what is wrong.
     """
-    listen.check_open(config)
     sockets = listen.bind(config)
     try:
         listen.raise_file_limit()
@@ -69,6 +70,8 @@ def _fetch_models(config: Config) -> dict[str, str]:
     files: dict[str, str] = {}
     for model in config.models:
         for deployment in model.deployments:
+            if deployment.engine is None:
+                continue
             try:
                 files[deployment.name] = str(fetch(deployment.source, progress=sys.stderr.isatty()))
             except SourceError as error:
@@ -103,12 +106,14 @@ class Supervisor:
         self._engines = engines
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._needs_key = bool(plan.config.keys)
 
     async def run(self) -> None:
         """Serve until a signal ends it."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number.name)
+        authority = await self._authority()
         try:
             await self._engines.start()
             # The engines are starting by now: what HTTP needs is imported meanwhile.
@@ -117,11 +122,31 @@ class Supervisor:
             log = configure(text=self._config.server.log_format == "text")
             try:
                 several = self._config.server.workers > 1
-                await (self._serve_in_workers() if several else self._serve_here(log))
+                await (self._serve_in_workers(authority) if several else self._serve_here(log, authority))
             finally:
                 log.close()
         finally:
             await self._engines.stop()
+            await authority.close()
+
+    async def _authority(self) -> "Authority":
+        """Open the stores. Raises `ServeError`, also where nobody who could reach us would need a key."""
+        from onward.wiring.authority import Authority, open_limits, open_store  # noqa: PLC0415
+
+        store = await open_store(self._config, owner=True)
+        authority = Authority(self._config, store, open_limits(self._config))
+        try:
+            if store is not None:
+                self._needs_key = self._needs_key or bool((await store.directory()).keys)
+            listen.check_open(self._config, has_keys=self._needs_key)
+            await authority.start()
+        except Failure as failure:
+            await authority.close()
+            raise ServeError(f"the store cannot be used: {failure.message} Check [store]") from None
+        except BaseException:
+            await authority.close()
+            raise
+        return authority
 
     def _signalled(self, name: str) -> None:
         if self._stop.is_set():
@@ -130,20 +155,26 @@ class Supervisor:
         logger.info("%s: %s", name, doing)
         self._stop.set()
 
-    async def _serve_here(self, log: "LogWriter") -> None:
+    async def _serve_here(self, log: "LogWriter", authority: "Authority") -> None:
         from onward.wiring.http_side import HttpSide  # noqa: PLC0415 - the engines come first
 
-        side = HttpSide(self._plan, log)
+        lease = authority.new_lease()
+        plan = msgspec.structs.replace(self._plan, lease=lease)
+        side = HttpSide(plan, log, authority.store, authority.limits)
         await side.start(self._sockets)
         try:
             await self._until_stopped(self._engines.ready, side.ready)
         finally:
             await side.stop(self._config.server.shutdown_grace_s, self._hurry)
+            await authority.bury(lease)
 
-    async def _serve_in_workers(self) -> None:
+    async def _serve_in_workers(self, authority: "Authority") -> None:
         from onward.wiring.workers import Workers  # noqa: PLC0415 - the engines come first
 
-        workers = Workers(self._plan, self._config.server.workers, self._sockets, self._folder)
+        path = self._folder / "stores.sock"
+        await authority.listen(private.unix_socket(path))
+        plan = msgspec.structs.replace(self._plan, stores=str(path))
+        workers = Workers(plan, self._config.server.workers, self._sockets, self._folder, authority)
         try:
             await workers.start()
             await self._until_stopped(self._engines.ready)
@@ -160,7 +191,7 @@ class Supervisor:
                 await condition()
 
         server = self._config.server
-        if server.no_auth and not self._config.keys and not listen.is_loopback(server.host):
+        if server.no_auth and not self._needs_key and not listen.is_loopback(server.host):
             logger.warning("no key is needed: everybody who can reach %s can use this server", server.host)
         stopped = asyncio.create_task(self._stop.wait())
         started = asyncio.create_task(start())
@@ -179,5 +210,5 @@ class Supervisor:
         return Ready(
             base_url=listen.base_url(self._config, self._sockets) + mount,
             model=self._config.models[0].id,
-            needs_key=bool(self._config.keys),
+            needs_key=self._needs_key,
         )

@@ -15,6 +15,7 @@ import msgspec
 import uvloop
 
 from onward.http.log import configure
+from onward.stores.remote import RemoteLimits, RemoteStore, StoreConnection
 from onward.wiring.http_side import HttpSide
 from onward.wiring.plan import HURRY, LONGEST_PLAN, READY, Plan
 
@@ -32,13 +33,16 @@ async def _serve(control: socket.socket, listening: list[socket.socket]) -> int:
     reader, writer = await asyncio.open_connection(sock=control, limit=LONGEST_PLAN)
     plan = msgspec.json.decode(await reader.readline(), type=Plan)
     log = configure(text=plan.config.server.log_format == "text")
-    side = HttpSide(plan, log)
+    stores = StoreConnection(plan.stores)
+    store = None if plan.config.store.url == "none" else RemoteStore(stores)
+    side = HttpSide(plan, log, store, RemoteLimits(stores))
     await side.start(listening)
     writer.write(READY)
     drain, hurry = asyncio.Event(), asyncio.Event()
     listener = asyncio.create_task(_obey(reader, drain, hurry))
     await drain.wait()
     await side.stop(plan.config.server.shutdown_grace_s, hurry)
+    await stores.close()
     listener.cancel()
     log.close()
     return 0

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from onward.wiring.authority import Authority
 from onward.wiring.listen import ServeError
 from onward.wiring.plan import DRAIN, HURRY, READY, Plan
 
@@ -25,8 +26,11 @@ _FIRST_TRIES = 3
 class Workers:
     """`count` processes that answer on the same sockets. Each can die alone."""
 
-    def __init__(self, plan: Plan, count: int, sockets: Sequence[socket.socket], folder: Path) -> None:
-        self._plan = msgspec.json.encode(plan) + b"\n"
+    def __init__(
+        self, plan: Plan, count: int, sockets: Sequence[socket.socket], folder: Path, authority: Authority
+    ) -> None:
+        self._plan = plan
+        self._authority = authority
         self._grace_s = plan.config.server.shutdown_grace_s
         self._count = count
         self._sockets = sockets
@@ -86,6 +90,13 @@ class Workers:
             first.cancel()
 
     async def _run_one(self, first: asyncio.Future[None]) -> int:
+        lease = self._authority.new_lease()
+        try:
+            return await self._run_with(lease, first)
+        finally:
+            await self._authority.bury(lease)
+
+    async def _run_with(self, lease: str, first: asyncio.Future[None]) -> int:
         ours, theirs = socket.socketpair()
         with theirs:
             descriptors = [theirs.fileno(), *(one.fileno() for one in self._sockets)]
@@ -104,7 +115,8 @@ class Workers:
         loop = asyncio.get_running_loop()
         try:
             with contextlib.suppress(OSError):
-                await loop.sock_sendall(ours, self._plan)
+                plan = msgspec.structs.replace(self._plan, lease=lease)
+                await loop.sock_sendall(ours, msgspec.json.encode(plan) + b"\n")
                 if await loop.sock_recv(ours, len(READY)) and not first.done():
                     first.set_result(None)
             return await process.wait()

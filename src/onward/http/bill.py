@@ -1,0 +1,105 @@
+"""The money side of one request: its grant, its tries, and the one end of both."""
+
+import time
+from contextlib import suppress
+from typing import Protocol
+
+from onward.admission.gate import Gate, Grant
+from onward.core.attempt import Attempt
+from onward.core.failure import Failure
+from onward.core.usage import Usage
+from onward.routing.attempts import billed
+
+
+class Tried(Protocol):
+    """What a try tells of itself."""
+
+    usage: Usage
+    """Filled while it works."""
+    estimated: bool
+    """Whether `usage` is not what the deployment reported."""
+    status: int | None
+    """What a provider answered."""
+
+
+class Bill:
+    """Ends its grant exactly once, whatever becomes of the request."""
+
+    def __init__(self, gate: Gate, grant: Grant) -> None:
+        self._gate = gate
+        self._grant = grant
+        self._attempts: list[Attempt] = []
+        self._tried: Tried | None = None
+        self._deployment = ""
+        self._began = 0.0
+        self._first: float | None = None
+        self._ended = False
+
+    @property
+    def max_tokens(self) -> int:
+        """Of each choice, as it was granted."""
+        return self._grant.max_tokens
+
+    @property
+    def lowered(self) -> bool:
+        """Whether fewer tokens were granted than asked for (K-10)."""
+        return self._grant.max_tokens < self._grant.demand.max_tokens
+
+    def begin(self, deployment: str, tried: Tried) -> None:
+        """A deployment is tried."""
+        self._tried = tried
+        self._grant.usage = tried.usage
+        self._deployment = deployment
+        self._began = time.monotonic()
+        self._first = None
+
+    def piece(self) -> None:
+        """Output came."""
+        if self._first is None:
+            self._first = time.monotonic()
+
+    @property
+    def output(self) -> bool:
+        """Whether the last try gave output."""
+        return self._first is not None
+
+    def over(self, outcome: str) -> None:
+        """The try that runs has ended."""
+        tried, first = self._tried, self._first
+        took = time.monotonic() - self._began
+        self._attempts.append(
+            Attempt(
+                deployment=self._deployment,
+                outcome=outcome,
+                status=None if tried is None else tried.status,
+                started_ms=int((time.time() - took) * 1000),
+                first_ms=None if first is None else int((first - self._began) * 1000),
+                took_ms=int(took * 1000),
+            )
+        )
+
+    async def settle(self, outcome: str = "ok") -> None:
+        """Charge what was made. Durable on return. Raises STORE_DOWN."""
+        if not self._ended:
+            self._ended = True
+            estimated = self._tried is not None and self._tried.estimated
+            await self._gate.settle(
+                self._grant, attempts=tuple(self._attempts), outcome=outcome, estimated=estimated
+            )
+
+    async def close(self, outcome: str, *, charged: bool) -> None:
+        """End it without a whole answer. If the store is down the gate tries again later."""
+        with suppress(Failure):
+            if charged and self._grant.usage.completion_tokens:
+                await self.settle(outcome)
+            elif not self._ended:
+                self._ended = True
+                await self._gate.release(self._grant, outcome=outcome, attempts=tuple(self._attempts))
+
+    async def fail(self, failure: Failure) -> None:
+        """Charge what was made before a failure, where it is charged at all."""
+        await self.close(failure.kind.value, charged=billed(failure.kind))
+
+    async def leave(self) -> None:
+        """The caller has gone: what was made so far is charged."""
+        await self.close("disconnected", charged=True)

@@ -1,0 +1,157 @@
+"""The answer of a provider: its bytes, watched for usage, errors and the end."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+
+from onward.core.failure import Failure, FailureKind
+from onward.core.usage import Usage
+from onward.http.record import Record
+from onward.providers.protocol import Answer
+from onward.serve.model import ProxiedModel
+from onward.wire.passing.outgoing import Passed, outgoing
+from onward.wire.passing.refusal import refusal
+from onward.wire.passing.stream import StreamWatch
+from onward.wire.passing.whole import NotWhole, read_whole
+
+logger = logging.getLogger("onward")
+_LOGGED_TEXT = 2000
+_REFUSAL_BYTES = 64 * 1024
+_ANSWER_BYTES = 64 * 1024 * 1024
+_TAIL_S = 0.25
+"""How long the end of a body may come behind its last event, so that the connection can be used again."""
+
+
+class ProxiedAnswer:
+    """One try at a provider."""
+
+    def __init__(
+        self,
+        deployment: ProxiedModel,
+        *,
+        path: str,
+        passed: Passed,
+        max_tokens: int | None,
+        show_usage: bool,
+        done: bytes,
+        record: Record,
+    ) -> None:
+        """`max_tokens`: what the caller's limit is replaced by; None: it passes as it is."""
+        self._deployment = deployment
+        self._path = path
+        self._passed = passed
+        self._max_tokens = max_tokens
+        self._record = record
+        self._watch = StreamWatch(
+            passed.model,
+            show_usage=show_usage,
+            keep_usage=passed.continuous_usage,
+            choices=passed.prompts * passed.n,
+            done=done,
+        )
+        self.usage = Usage(prompt_tokens=passed.likely_prompt_tokens)
+        self.estimated = True
+        self.status: int | None = None
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """Whole events, as they come. Closing it tells the provider to stop."""
+        answer = await self._open()
+        watch, usage, record = self._watch, self.usage, self._record
+        try:
+            kind = answer.headers.get(b"content-type", b"")
+            if not kind.startswith(b"text/event-stream"):
+                raise self._broken(f"a stream was asked for, and {kind[:60]!r} came")
+            while not watch.done and watch.failure is None and (data := await answer.read()):
+                events = watch.feed(data)
+                usage.completion_tokens = watch.completion_tokens
+                if events:
+                    record.piece()
+                    yield events
+            if events := watch.close():
+                yield events
+            if watch.failure is not None:
+                self._log(watch.failure_text)
+                raise watch.failure
+            await self._drain(answer)
+        finally:
+            self._reported(watch.usage)
+            answer.close()
+
+    def end(self) -> bytes:
+        """What ends a stream that is whole."""
+        return self._watch.end(self.usage)
+
+    async def whole(self) -> bytes:
+        """The body of the unstreamed answer."""
+        answer = await self._open()
+        try:
+            found = read_whole(await answer.read_all(_ANSWER_BYTES), self._passed.model)
+        except NotWhole as failure:
+            self._log(failure.text)
+            raise
+        finally:
+            answer.close()
+        self._record.piece()
+        self._record.finish.extend(found.finish)
+        self.usage.completion_tokens = found.completion_tokens
+        self._reported(found.usage)
+        return found.body
+
+    def _reported(self, usage: Usage | None) -> None:
+        if usage is None:
+            return
+        self.estimated = False
+        self.usage.prompt_tokens = usage.prompt_tokens
+        self.usage.completion_tokens = usage.completion_tokens
+        self.usage.cached_tokens = usage.cached_tokens
+
+    async def _open(self) -> Answer:
+        deployment = self._deployment
+        body = outgoing(
+            self._passed,
+            model=deployment.upstream,
+            max_tokens=self._max_tokens,
+            limit_field=deployment.limit_field if self._path.startswith("/chat") else "max_tokens",
+            ask_usage=self._passed.stream and deployment.asks_usage,
+        )
+        answer = await deployment.provider.send(self._path, body, _HEADERS)
+        self.status = answer.status
+        if answer.status == 200:
+            return answer
+        try:
+            text = b""
+            with suppress(Failure):
+                text = await answer.read_all(_REFUSAL_BYTES)
+            self._log(text.decode("utf-8", "replace"))
+            raise refusal(answer.status, answer.headers, time.time())
+        finally:
+            answer.close()
+
+    async def _drain(self, answer: Answer) -> None:
+        """Read what is left behind the last event, which is nothing but the end of the body."""
+        with suppress(Failure, TimeoutError):
+            async with asyncio.timeout(_TAIL_S):
+                while await answer.read():
+                    pass
+
+    def _broken(self, what: str) -> Failure:
+        self._log(what)
+        return Failure(
+            FailureKind.UPSTREAM_UNAVAILABLE, "The provider of this model gave a broken answer. Try again."
+        )
+
+    def _log(self, text: str) -> None:
+        """What a provider said: for the operator alone."""
+        logger.warning(
+            "request_id=%s deployment=%s provider=%s status=%s said: %s",
+            self._record.request_id,
+            self._deployment.deployment,
+            self._deployment.provider.name,
+            self.status,
+            repr(text[:_LOGGED_TEXT]),
+        )
+
+
+_HEADERS: list[tuple[bytes, bytes]] = [(b"content-type", b"application/json")]

@@ -1,0 +1,60 @@
+"""The answer of an engine of ours: deltas, encoded as the dialect has it."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from onward.core.delta import ChoiceDelta, fold, settled
+from onward.http.record import Record
+from onward.serve.job import Job
+from onward.serve.pipeline import run
+from onward.wire.chat import ChatEncoder
+from onward.wire.completions import CompletionEncoder
+
+_LARGE_ANSWER = 20_000
+"""Log probabilities from which an answer is written in a thread."""
+
+
+class ServedAnswer:
+    """One run of a job. An unstreamed answer is the fold of the stream."""
+
+    estimated: bool = False
+    status: int | None = None
+
+    def __init__(self, job: Job, encoder: ChatEncoder | CompletionEncoder, record: Record) -> None:
+        self._job = job
+        self._encoder = encoder
+        self._record = record
+        self.usage = job.usage
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """The events of its output, as they are made. Closing it cancels the engine's work."""
+        encoder, usage = self._encoder, self.usage
+        async with aclosing(run(self._job)) as deltas:
+            async for delta in deltas:
+                self._note(delta)
+                yield encoder.events(delta, usage)
+
+    def end(self) -> bytes:
+        """What ends a stream that is whole."""
+        return self._encoder.end(self.usage)
+
+    async def whole(self) -> bytes:
+        """The body of the unstreamed answer."""
+        deltas: list[ChoiceDelta] = []
+        async with aclosing(run(self._job)) as pieces:
+            async for delta in pieces:
+                self._note(delta)
+                deltas.append(delta)
+        entries = sum(len(delta.entries) for delta in deltas) * (1 + (self._job.request.logprobs or 0))
+        if entries < _LARGE_ANSWER:
+            return self._folded(deltas)
+        return await asyncio.to_thread(self._folded, deltas)
+
+    def _folded(self, deltas: list[ChoiceDelta]) -> bytes:
+        return self._encoder.body([settled(choice) for choice in fold(deltas)], self.usage)
+
+    def _note(self, delta: ChoiceDelta) -> None:
+        self._record.piece()
+        if delta.finish is not None:
+            self._record.finish.append(delta.finish.value)

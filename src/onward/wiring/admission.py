@@ -1,0 +1,123 @@
+"""Admission in one HTTP process: the gate over the host's stores, and what has to be done every second."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from onward.admission.gate import Gate
+from onward.admission.keys import Key, Keys, Tenant
+from onward.admission.ledger import Operation, Result
+from onward.admission.limits import RateLimits
+from onward.admission.store import Store
+from onward.core.clock import SystemClock
+from onward.core.failure import Failure
+from onward.stores.batch import GroupCommit
+from onward.stores.limits import MemoryLimits
+from onward.stores.sqlite.store import SqliteStore
+from onward.stores.takes import GatheredLimits, direct
+from onward.wiring import config as settings
+from onward.wiring.directory import keys_of, tenants_of
+
+logger = logging.getLogger("onward")
+MARK_S = 0.9
+"""Progress is written this often: after a crash what is charged is at most a second old."""
+REFRESH_S = 1.0
+"""How often it is asked whether keys changed: a revoked key is refused everywhere within 5 s."""
+STALE_S = 5.0
+"""Keys that could not be checked for so long are not trusted any more."""
+RENEW_S = 5.0
+LEASE_S = 30.0
+"""A process that has not been heard of for so long is taken for dead."""
+
+
+class Admission:
+    """`store` None: nothing is written, and only keys of the config exist."""
+
+    def __init__(
+        self, config: settings.Config, store: Store | None, limits: RateLimits, *, lease: str
+    ) -> None:
+        self._store = store
+        self._limits = limits
+        self._lease = lease
+        self._config_keys: list[Key] = keys_of(config)
+        self._config_tenants: list[Tenant] = tenants_of(config)
+        self.keys = Keys(self._config_keys, self._config_tenants)
+        self._ledger = None if store is None else GroupCommit(_writer(store))
+        self._gathered = None if isinstance(limits, MemoryLimits) else GatheredLimits(limits)
+        self.gate = Gate(
+            write=None if self._ledger is None else self._ledger.submit,
+            limits=self._gathered.takes if self._gathered else direct(limits),  # pyright: ignore[reportArgumentType]
+            lease=lease,
+            clock=SystemClock(),
+            currency=config.billing.currency,
+            config_version=config.version,
+        )
+        self._revision: int | None = None
+        self._fresh_at = 0.0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Read the keys and begin to keep everything fresh. Raises `Failure` if the store is down."""
+        if self._store is None:
+            return
+        await self._renew()
+        await self._refresh()
+        self._tasks = [
+            asyncio.create_task(self._every(MARK_S, self.gate.mark)),
+            asyncio.create_task(self._every(REFRESH_S, self._refresh)),
+            asyncio.create_task(self._every(RENEW_S, self._renew)),
+        ]
+
+    async def stop(self) -> None:
+        """Write what is left. All requests have ended."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._gathered is not None:
+            await self._gathered.close()
+        if self._ledger is not None:
+            with contextlib.suppress(Failure):
+                await self.gate.mark()
+                await self._ledger.drain()
+                await self._touch()
+
+    async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await work()
+            except Failure as failure:
+                logger.warning("the store does not answer: %s", failure.message)
+            except Exception:
+                logger.exception("a task of the store failed")
+            self.keys.available = time.monotonic() - self._fresh_at < STALE_S
+
+    async def _refresh(self) -> None:
+        assert self._store is not None  # noqa: S101 - started with one
+        if await self._store.revision() != self._revision:
+            directory = await self._store.directory()
+            self._revision = directory.revision
+            self.keys.replace(
+                [*directory.keys, *self._config_keys], [*directory.tenants, *self._config_tenants]
+            )
+        self._fresh_at = time.monotonic()
+        self.keys.available = True
+
+    async def _renew(self) -> None:
+        assert self._store is not None  # noqa: S101 - started with one
+        until = int((time.time() + LEASE_S) * 1000)
+        await asyncio.gather(
+            self._store.renew(self._lease, until), self._limits.renew(self._lease), self._touch()
+        )
+
+    async def _touch(self) -> None:
+        used, self.gate.used = self.gate.used, {}
+        if used and self._store is not None:
+            await self._store.touch_keys(used)
+
+
+def _writer(store: Store) -> Callable[[list[Operation]], list[Result] | Awaitable[list[Result]]]:
+    """How batches are written: in this very step where the store can."""
+    return store.write if isinstance(store, SqliteStore) else store.apply
