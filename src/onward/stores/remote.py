@@ -118,14 +118,14 @@ class StoreConnection:
             raise calls.FrameError(f"an answer to call {number}, which was not made")
         if answered.done():  # the caller does not wait any more
             return
-        if code == calls.Answer.RESULT:
-            try:
+        try:
+            if code == calls.Answer.RESULT:
                 answered.set_result(method.decode_result(content))
-            except msgspec.MsgspecError as error:
-                answered.set_exception(down())
-                raise calls.FrameError(str(error)) from error
-        else:
-            answered.set_exception(calls.decode_error(code, content))
+            else:
+                answered.set_exception(calls.decode_error(code, content))
+        except (calls.FrameError, msgspec.MsgspecError) as error:
+            answered.set_exception(down())
+            raise calls.FrameError(str(error)) from error
 
     def lost(self, link: "_Link") -> None:
         """A link has ended."""

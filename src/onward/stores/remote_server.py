@@ -26,7 +26,10 @@ class StoreServer:
 
     def __init__(self, store: Store | None, limits: RateLimits) -> None:
         self._bound: list[tuple[calls.Method, _Bound]] = [
-            *((method, getattr(store, method.name, _no_store)) for method in calls.STORE_METHODS),
+            *(
+                (method, _no_store if store is None else getattr(store, method.name))
+                for method in calls.STORE_METHODS
+            ),
             *((method, getattr(limits, method.name)) for method in calls.LIMIT_METHODS),
         ]
         self._clients: set[_Client] = set()
