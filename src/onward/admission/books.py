@@ -28,7 +28,10 @@ from onward.admission.ledger import (
     Settle,
     State,
 )
+from onward.admission.store import Money
 from onward.core.attempt import Attempt
+from onward.core.failure import invalid
+from onward.core.money import format_amount
 from onward.core.usage import Usage
 
 MOST: Final = 10**18
@@ -152,6 +155,18 @@ def decide(
         else:
             results.append(_expire(books, operation, changes, ended_now))
     return results, changes
+
+
+def credited_after(money: Money, amount: int) -> int:
+    """What a balance was credited once `amount` is added. Raises `Failure` where that cannot be."""
+    free = money.credited - money.spent - money.held
+    if amount < 0 and free + amount < 0:
+        raise invalid(
+            "amount", f"No more than {format_amount(max(free, 0))} can be taken from this balance. Take less."
+        )
+    if money.credited + amount > MOST_IN_ACCOUNT:
+        raise invalid("amount", "No balance can be that large. Add less.")
+    return money.credited + amount
 
 
 def _reserve(books: Books, reserve: Reserve, changes: Changes) -> Result:

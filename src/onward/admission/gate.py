@@ -256,7 +256,7 @@ class Gate:
             if isinstance(result, Granted):
                 return
             if isinstance(result, Done):
-                raise RuntimeError("a request ID was used twice")
+                raise RuntimeError("a request ID was used twice")  # noqa: TRY004 - no type is wrong
             carried = affordable_completion(price, demand.prompt_tokens, result.available) // demand.choices
             lowered = demand.lowerable and result.kind is AccountKind.BALANCE and again > 1
             if not lowered or not 1 <= carried < grant.max_tokens:

@@ -7,11 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
-from onward.admission.books import MOST_IN_ACCOUNT
+from onward.admission.books import credited_after
 from onward.admission.keys import Key, Tenant, TenantStatus
 from onward.admission.store import Directory, Money, StoredKey
 from onward.core.failure import invalid
-from onward.core.money import format_amount
 from onward.stores.sqlite.ledger import text_of
 from onward.stores.sqlite.reading import money
 from onward.stores.statements import read_queries
@@ -150,15 +149,10 @@ def credit(
     """See `Store`."""
     account = f"balance:{tenant}"
     before = money(cursor, account)
-    cursor.execute(_Q["note_credit"], (tenant, amount, note, at_ms, once))
-    if not cursor.rowcount:
+    if once is not None and cursor.execute(_Q["noted_credit"], (tenant, once)).fetchone():
         return before
-    credited = before.credited + amount
-    if amount < 0 and credited < before.spent + before.held:
-        left = format_amount(max(before.credited - before.spent - before.held, 0))
-        raise invalid("amount", f"No more than {left} can be taken from this balance. Take less.")
-    if credited > MOST_IN_ACCOUNT:
-        raise invalid("amount", "No balance can be that large. Add less.")
+    credited = credited_after(before, amount)
+    cursor.execute(_Q["note_credit"], (tenant, amount, note, at_ms, once))
     cursor.execute(_Q["credit"], (account, credited))
     return msgspec.structs.replace(before, credited=credited)
 

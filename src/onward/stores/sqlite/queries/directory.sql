@@ -70,10 +70,13 @@ ON CONFLICT (name) DO NOTHING;
 -- Replace all but a tenant's name.
 UPDATE tenants SET status = ?, prepaid = ?, monthly_budget = ?, agreements = ? WHERE name = ?;
 
+-- name: noted_credit
+-- Whether a tenant's balance was changed with this word.
+SELECT 1 FROM credits WHERE tenant = ? AND once = ?;
+
 -- name: note_credit
--- Note that a balance changed; one with a word that this tenant has used is left out.
-INSERT INTO credits (tenant, amount, note, at_ms, once) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (tenant, once) DO NOTHING;
+-- Note that a balance changed, and why.
+INSERT INTO credits (tenant, amount, note, at_ms, once) VALUES (?, ?, ?, ?, ?);
 
 -- name: credit
 -- Write what was paid into a balance.
