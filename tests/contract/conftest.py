@@ -1,4 +1,4 @@
-"""Engines for the contract suite. Every one of them must pass the same tests."""
+"""Engines and stores for the contract suite. Every one of them must pass the same tests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -7,12 +7,14 @@ from typing import Self
 
 import pytest
 
+from onward.admission.store import Store
 from onward.core.generate import Chunk, GenerateRequest, Sampling
 from onward.engines.llama.client import LlamaEngine
 from onward.engines.llama.process import EngineProcess
 from onward.engines.llama.settings import LlamaSettings
 from onward.engines.protocol import Engine, EngineState
 from onward.engines.scripted import ScriptedEngine
+from tests.contract.stores import PLACES, Place
 
 CONTEXT_LENGTH = 1024
 SLOTS = 4
@@ -99,6 +101,19 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     if request.param == "scripted":
         return ScriptedEngine(_script)
     return request.getfixturevalue("embedded").client
+
+
+@pytest.fixture(params=sorted(PLACES))
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
+    """Where a store keeps what it keeps."""
+    async with PLACES[request.param](tmp_path) as place:
+        yield place
+
+
+@pytest.fixture
+async def store(place: Place) -> Store:
+    """A new store, as a server has it."""
+    return await place.open()
 
 
 Eventually = Callable[[Callable[[], bool]], Awaitable[None]]

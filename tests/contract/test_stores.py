@@ -1,8 +1,5 @@
 """What every store promises about money: reservations, their ends, leases, crashes."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from onward.admission.books import MOST, MOST_TOKENS
@@ -16,7 +13,6 @@ from tests.contract.stores import (
     DECEMBER,
     KEY,
     NOVEMBER,
-    PLACES,
     TENANT,
     Account,
     Place,
@@ -32,17 +28,6 @@ from tests.contract.stores import (
 )
 
 GRANTED, DONE, UNCHANGED = Granted(), Done(), Done(ended=False)
-
-
-@pytest.fixture(params=sorted(PLACES))
-async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
-    async with PLACES[request.param](tmp_path) as place:
-        yield place
-
-
-@pytest.fixture
-async def store(place: Place) -> Store:
-    return await place.open()
 
 
 async def test_a_new_store_is_empty(store: Store):
