@@ -6,7 +6,7 @@ limits per host. Calls of one connection begin over there in the order in which 
 
 import asyncio
 import itertools
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -165,8 +165,7 @@ class _Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - of a stream
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
         self._owner.connected(self)
 
     def data_received(self, data: bytes) -> None:

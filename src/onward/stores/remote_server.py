@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -80,8 +80,7 @@ class _Client(asyncio.Protocol):
         self.running: set[asyncio.Task[None]] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - of a stream
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
         self._clients.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002

@@ -6,6 +6,8 @@ import socket
 import sys
 import time
 
+import uvloop
+
 from onward.admission.ledger import Done, Granted, Operation, Refused, Reserve, Result
 from onward.core.failure import Failure, FailureKind
 from onward.stores.limits import MemoryLimits
@@ -68,4 +70,4 @@ async def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    uvloop.run(main(sys.argv[1]))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from onward.admission import ledger
 from onward.admission.keys import Key, Tenant
@@ -198,6 +199,21 @@ async def test_another_process_answers(owner: Owner, connection: StoreConnection
     assert owner.process is not None
     assert await store.revision() == owner.process.pid != os.getpid()
     assert await store.apply([reserve(100), reserve(101)]) == RESULTS[:2]
+
+
+def test_on_the_loop_that_servers_use(owner: Owner):
+    async def call() -> list[ledger.Result]:
+        connection = StoreConnection(str(owner.path))
+        try:
+            return await RemoteStore(connection).apply([reserve(100), reserve(101)])
+        finally:
+            await connection.close()
+
+    loop = uvloop.new_event_loop()
+    try:
+        assert loop.run_until_complete(call()) == RESULTS[:2]
+    finally:
+        loop.close()
 
 
 async def test_calls_are_answered_as_they_end(connection: StoreConnection):
