@@ -10,7 +10,7 @@ from operator import eq, gt, lt
 from typing import Any
 
 from onward.core.failure import invalid
-from onward.dialects.readers import Reader, reader
+from onward.dialects.readers import Reader, field_reader
 from onward.dialects.schema import Action, Condition, Field, Is, NamedTool, Product, Rule, Surface
 from onward.dialects.tools import check_tool_choice
 
@@ -36,9 +36,7 @@ class _Table:
             if field.action is Action.REJECT:
                 self.rows[field.name] = (target, _rejecter(field), ())
                 continue
-            if field.value is None:
-                raise ValueError(f"{surface.name}: the accepted field {field.name} has no type")
-            read_value = reader(field.value)
+            read_value = field_reader(field)
             names = (field.name, *field.aliases)
             for position, name in enumerate(names):
                 self.rows[name] = (target, read_value, names[:position])

@@ -7,7 +7,7 @@ neutral value or raises `Failure`.
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn, TypeVar, cast
 
-from onward.core.failure import excerpt, invalid
+from onward.core.failure import Failure, excerpt, invalid
 from onward.dialects.conversation import read_messages
 from onward.dialects.images import read_prompt_chunks
 from onward.dialects.prompts import read_logit_bias, read_prompts, read_stops, read_token_ids
@@ -46,11 +46,28 @@ def reader(value: Value) -> Reader:
     return _COMPILERS[type(value)](value)
 
 
+def field_reader(field: Field) -> Reader:
+    """The function that reads a field's values; a lenient field's default where one is not taken."""
+    if field.value is None:
+        raise ValueError(f"the accepted field {field.name} has no type")
+    strict, default = reader(field.value), field.default
+    if not field.lenient:
+        return strict
+
+    def read(value: Any, path: str) -> Any:
+        try:
+            return strict(value, path)
+        except Failure:
+            return default
+
+    return read
+
+
 def object_reader(fields: tuple[Field, ...]) -> Reader:
     """Reads an object's fields into a dict of all its targets; unknown fields are ignored."""
     defaults = {field.target or field.name: field.default for field in fields}
     readers = {
-        field.name: (field.target or field.name, reader(field.value)) for field in fields if field.value
+        field.name: (field.target or field.name, field_reader(field)) for field in fields if field.value
     }
     required = [field.name for field in fields if field.required]
 

@@ -39,6 +39,8 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     """Other names of it, read if no name before it was sent."""
     default: Any = None
     required: bool = False
+    lenient: bool = False
+    """Whether a value that is not taken counts as absent, instead of being refused."""
     source: str = ""
     """The statement of the specification, or the server, that it comes from."""
 
@@ -113,6 +115,8 @@ class ErrorRow(msgspec.Struct, frozen=True):
     code: str | None
     message: str | None = None
     """Shown in place of the failure's own message, where that says too much."""
+    passes_status: bool = False
+    """Whether the status that a model's only provider answered is shown instead (K-7)."""
 
 
 class UsageWhen(StrEnum):
@@ -149,6 +153,21 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     error_keys: tuple[str, ...] = ("message", "type", "param", "code")
     completion_id: str = "cmpl-"
     chat_id: str = "chatcmpl-"
+
+
+class Passing(msgspec.Struct, frozen=True, kw_only=True):
+    """How requests go on to providers, and what their failures lead to."""
+
+    cap_unset: bool = True
+    """Whether a request that sets no limit is sent on with the one its price was held for."""
+    lowers_limit: bool = False
+    """Whether a limit that the balance does not carry is lowered to what it does (K-10)."""
+    final: frozenset[FailureKind] = frozenset()
+    """Failures after which no other deployment is tried: another one would say the same."""
+    no_route: FailureKind = FailureKind.SURFACE_UNSUPPORTED
+    """What is said where none of a model's providers has the route (K-3)."""
+    joint_failure: FailureKind | None = None
+    """What is shown when several deployments failed; None: the last one's failure."""
 
 
 class Auth(StrEnum):
@@ -196,6 +215,10 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     errors: dict[FailureKind, ErrorRow]
     response: Response = Response()
     stream: Stream = Stream()
+    passed: dict[str, Surface] = {}
+    """By the name of a surface: what is read and checked of a body that goes on to a provider. All
+    else of it passes untouched. A surface that is not here has served models only."""
+    passing: Passing = Passing()
     headers: tuple[Header, ...] = ()
     auth: tuple[Auth, ...] = (Auth.BEARER,)
     references: tuple[Reference, ...] = ()

@@ -1,0 +1,211 @@
+"""A body on its way to a provider: what is read of it, and the few places where it is changed.
+
+The caller's bytes go on as they are, save the value of `model`, a limit that is lowered or added,
+and the request for usage. They are spliced where they stand; nothing is encoded again.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from onward.core.failure import invalid
+from onward.dialects.interpreter import read
+from onward.dialects.schema import Surface
+from onward.wire.passing.members import members, spliced, value_end, value_start
+from onward.wire.passing.prompt_size import PromptSize, chat_size, completion_size
+
+LIMITS: Final = ("max_tokens", "max_completion_tokens")
+"""Names of the limit on output. Where a request has both, a provider may go by either."""
+_COUNTED: Final = (
+    "model",
+    "prompt",
+    "messages",
+    "tools",
+    "functions",
+    "response_format",
+    "suffix",
+    "n",
+    "best_of",
+    *LIMITS,
+    "stream",
+    "stream_options",
+)
+_SPELLED: Final[Mapping[str, bytes]] = {name: f'"{name}"'.encode() for name in _COUNTED}
+"""What the price depends on. A provider must find the same values in these as we do."""
+_ESCAPED_LETTER: Final = re.compile(rb"\\u00[4-7]")
+_ASK: Final = b'"include_usage":true'
+_NAMES: Final = msgspec.json.Encoder()
+
+
+class Passed(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a request that a provider will answer."""
+
+    raw: bytes
+    body: dict[str, Any]
+    places: dict[str, int]
+    """Where names of the body end that may be changed."""
+    model: str
+    stream: bool
+    n: int
+    best_of: int
+    """1 where it is not sent."""
+    limits: dict[str, int]
+    """The limits on output that the caller set, each by its name."""
+    prompts: int
+    size: PromptSize
+    include_usage: bool
+    """Whether the caller asked for usage in the stream."""
+    continuous_usage: bool
+    user: str | None
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The most that the caller lets each choice have; None: it set no limit."""
+        return max(self.limits.values()) if self.limits else None
+
+    @property
+    def choices(self) -> int:
+        """How many choices are generated, those that are not shown too (K-10)."""
+        return self.prompts * max(self.n, self.best_of)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of all prompts: an upper bound."""
+        return self.size.most
+
+    @property
+    def likely_prompt_tokens(self) -> int:
+        """Tokens of all prompts where the provider does not say: a guess that is not too low (K-9)."""
+        return self.size.likely
+
+
+def read_passed(surface: Surface, body: dict[str, Any], raw: bytes) -> Passed:
+    """What a dialect reads of a body that it passes on: `surface` is one of `Dialect.passed`.
+
+    Raises `Failure` with the field that is wrong, and where a name that the price depends on is in
+    the body twice or in another case, as a provider might read another one than we do.
+    """
+    places = _places(body, raw)
+    found = read(surface, body)
+    options: dict[str, bool] = found.get("stream_options") or {}
+    limits = {name: limit for name in LIMITS if (limit := found.get(name)) is not None}
+    if surface.name == "chat":
+        prompts, size = 1, chat_size(body)
+    else:
+        prompts, size = completion_size(body)
+    return Passed(
+        raw=raw,
+        body=body,
+        places=places,
+        model=found["model"],
+        stream=found["stream"],
+        n=found["n"],
+        best_of=found.get("best_of") or 1,
+        limits=limits,
+        prompts=prompts,
+        size=size,
+        include_usage=options.get("include_usage", False),
+        continuous_usage=options.get("continuous_usage_stats", False),
+        user=found.get("user"),
+    )
+
+
+def outgoing(
+    passed: Passed,
+    *,
+    model: str,
+    max_tokens: int | None = None,
+    limit_field: str = "max_tokens",
+    ask_usage: bool = False,
+) -> bytes:
+    """The bytes that a provider gets: the caller's own, with `model` by the provider's name.
+
+    `max_tokens`: every higher limit of the caller is lowered to this; where it set none, one is added
+    as `limit_field`. None: limits pass as they are. `ask_usage`: the stream is to report usage.
+    """
+    raw, places = passed.raw, passed.places
+    edits: list[tuple[int, int, bytes]] = []
+    added: list[bytes] = []
+    if model != passed.model:
+        edits.append(_replaced(raw, places["model"], _NAMES.encode(model)))
+    if max_tokens is not None:
+        limit = b"%d" % max_tokens
+        edits += [
+            _replaced(raw, places[name], limit) for name, given in passed.limits.items() if given > max_tokens
+        ]
+        if not passed.limits:
+            if limit_field in places:
+                edits.append(_replaced(raw, places[limit_field], limit))
+            else:
+                added.append(b'"%b":%b' % (limit_field.encode(), limit))
+    if ask_usage and not passed.include_usage:
+        _ask_usage(passed, edits, added)
+    if added:
+        end = raw.rindex(b"}")
+        edits.append((end, end, b"," + b",".join(added)))
+    return spliced(raw, edits) if edits else raw
+
+
+def _ask_usage(passed: Passed, edits: list[tuple[int, int, bytes]], added: list[bytes]) -> None:
+    """What is no object in `stream_options` is for the provider to refuse."""
+    raw = passed.raw
+    place = passed.places.get("stream_options")
+    options = passed.body.get("stream_options")
+    if place is None:
+        added.append(b'"stream_options":{%b}' % _ASK)
+    elif options is None:
+        edits.append(_replaced(raw, place, b"{%b}" % _ASK))
+    elif type(options) is dict:
+        start = value_start(raw, place)
+        asked = [member for member in members(raw, start) if member.name == "include_usage"]
+        if asked:
+            edits += [(member.value, member.end, b"true") for member in asked]
+        else:
+            edits.append((start + 1, start + 1, _ASK + (b"," if options else b"")))
+
+
+def _replaced(raw: bytes, after_key: int, new: bytes) -> tuple[int, int, bytes]:
+    start = value_start(raw, after_key)
+    return start, value_end(raw, start), new
+
+
+def _places(body: dict[str, Any], raw: bytes) -> dict[str, int]:
+    """Where the counted names of a body end, each of which it has once.
+
+    Quotes inside of strings are escaped, so a name that stands in the bytes once, within quotes,
+    stands where the body has it: unless its letters could be spelled by escapes.
+    """
+    if b"\\u00" in raw and _ESCAPED_LETTER.search(raw):
+        return _exact_places(raw)
+    places: dict[str, int] = {}
+    for name in body:
+        spelled = _SPELLED.get(name)
+        if spelled is None:
+            _check_case(name)
+            continue
+        place = raw.find(spelled)
+        if place < 0 or raw.find(spelled, place + 1) >= 0:
+            return _exact_places(raw)
+        places[name] = place + len(spelled)
+    return places
+
+
+def _exact_places(raw: bytes) -> dict[str, int]:
+    places: dict[str, int] = {}
+    for member in members(raw):
+        if member.name not in _SPELLED:
+            _check_case(member.name)
+        elif member.name in places:
+            raise invalid(member.name, f"'{member.name}' is in the body twice. Send it once.")
+        else:
+            places[member.name] = member.after_key
+    return places
+
+
+def _check_case(name: str) -> None:
+    """Some providers read names in any case."""
+    meant = name.casefold()
+    if meant in _SPELLED:
+        raise invalid(meant, f"'{meant}' is in the body in other letters. Write it in lower case.")

@@ -1,0 +1,45 @@
+"""What a provider says a request used, and what is assumed where it says nothing (K-9)."""
+
+from typing import Any, Final, TypeGuard, cast
+
+from onward.core.usage import Usage
+
+_MOST: Final = 2**31 - 1
+"""Tokens of one request. Who reports more is wrong, and would empty an account."""
+_ASCII_PER_TOKEN: Final = 4
+_OTHER_PER_TOKEN: Final = 3
+_ASCII: Final = bytes(range(128))
+
+
+def read_usage(value: Any) -> Usage | None:
+    """The `usage` object of an OpenAI-shaped answer.
+
+    None where the counts are missing or cannot be: negative, fractions, strings, absurdly large.
+    Cached tokens that are more than the prompt has are taken as not reported, so as none.
+    """
+    if type(value) is not dict:
+        return None
+    fields = cast("dict[str, Any]", value)
+    prompt, completion = fields.get("prompt_tokens"), fields.get("completion_tokens")
+    if not _is_count(prompt) or not _is_count(completion):
+        return None
+    details = fields.get("prompt_tokens_details")
+    cached = cast("dict[str, Any]", details).get("cached_tokens") if type(details) is dict else None
+    if cached is None:
+        cached = fields.get("prompt_cache_hit_tokens")  # DeepSeek's own name for it
+    return Usage(prompt, completion, cached if _is_count(cached) and cached <= prompt else 0)
+
+
+def likely_tokens(size: int, other: int) -> int:
+    """Tokens of a text of `size` bytes, `other` of them outside ASCII: a guess, rounded up."""
+    ascii_bytes = size - other
+    return -(-(ascii_bytes * _OTHER_PER_TOKEN + other * _ASCII_PER_TOKEN) // 12)
+
+
+def outside_ascii(data: bytes) -> int:
+    """How many bytes are outside ASCII."""
+    return 0 if data.isascii() else len(data.translate(None, _ASCII))
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value <= _MOST

@@ -1,0 +1,77 @@
+"""A provider's unstreamed answer on its way to the caller: read for usage, its model renamed."""
+
+from typing import Final
+
+import msgspec
+
+from onward.core.failure import Failure, FailureKind
+from onward.core.usage import Usage
+from onward.wire.passing.events import NoEvent, is_error, new_text, read_payload
+from onward.wire.passing.members import members, spliced, value_end, value_start
+from onward.wire.passing.refusal import stream_error
+from onward.wire.passing.usage import likely_tokens, outside_ascii, read_usage
+
+_MODEL: Final = b'"model"'
+
+
+class WholeAnswer(msgspec.Struct, frozen=True):
+    """An answer that may go on."""
+
+    body: bytes
+    usage: Usage | None
+    """As the provider reports it; None: nothing that can be believed."""
+    completion_tokens: int
+    """A guess from the size of the choices, for an answer without usage."""
+    finish: list[str]
+    """Why each choice finished, as far as it says."""
+
+    def estimate(self, prompt_tokens: int) -> Usage:
+        """What is assumed where the provider reports no usage (K-9)."""
+        return Usage(prompt_tokens, self.completion_tokens)
+
+
+def read_whole(body: bytes, model: str) -> WholeAnswer:
+    """The answer in the bytes of a body, whatever its content type says.
+
+    The bytes stay as they are, save the value of `model`. Raises `Failure` (UPSTREAM_UNAVAILABLE, or
+    what an error with a good status says) for anything that is no answer of completions or chat. What
+    the provider said then stands in `body`, for the log.
+    """
+    try:
+        answer = read_payload(body)
+    except NoEvent:
+        raise _no_answer() from None
+    if is_error(answer):
+        raise stream_error(answer.error)
+    if not answer.choices:
+        raise _no_answer()
+    size = other = 0
+    for choice in answer.choices:
+        text = new_text(choice).encode("utf-8", "replace")
+        size += len(text)
+        other += outside_ascii(text)
+    usage = read_usage(answer.usage)
+    if usage is not None and size and not usage.completion_tokens:
+        usage = None  # a text of no tokens
+    return WholeAnswer(
+        body if answer.model == model else _renamed(body, model),
+        usage,
+        likely_tokens(size, other),
+        [choice.finish_reason for choice in answer.choices if type(choice.finish_reason) is str],
+    )
+
+
+def _renamed(body: bytes, model: str) -> bytes:
+    new = msgspec.json.encode(model)
+    place = body.find(_MODEL)
+    if place >= 0 and body.find(_MODEL, place + 1) < 0 and b"\\u00" not in body:
+        start = value_start(body, place + len(_MODEL))
+        return spliced(body, [(start, value_end(body, start), new)])
+    return spliced(body, [(one.value, one.end, new) for one in members(body) if one.name == "model"])
+
+
+def _no_answer() -> Failure:
+    return Failure(
+        FailureKind.UPSTREAM_UNAVAILABLE,
+        "The model's provider answered with something that is no answer. Send the request again.",
+    )
