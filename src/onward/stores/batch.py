@@ -130,7 +130,9 @@ class GroupCommit(Generic[_Item, _Result]):
 
 
 def _answer(futures: list[asyncio.Future[_Result]], results: list[_Result]) -> None:
-    for future, result in zip(futures, results, strict=True):
+    if len(results) != len(futures):
+        _fail(futures, RuntimeError(f"{len(futures)} items were written and {len(results)} results came"))
+    for future, result in zip(futures, results, strict=False):
         if not future.done():
             future.set_result(result)
 

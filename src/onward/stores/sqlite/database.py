@@ -1,9 +1,9 @@
 """One SQLite file: opening it, bringing its schema up to date, transactions, checkpoints, what goes wrong.
 
-There are three connections, so that nobody waits for the disk who need not. Writes go over one, their
-statements right on the event loop: they only copy pages into the write-ahead log, which takes less
-than handing them to a thread. Reads of any length go over another, in a thread. A third one, in a
-thread too, moves the log into the file from time to time (a checkpoint).
+There are several connections, so that nobody waits who need not. Writes go over one, their statements
+right on the event loop: they only copy pages into the write-ahead log, which takes less than handing
+them to a thread. Short reads go over another and long ones over a third, each in a thread of its own.
+One more, in a thread too, moves the log into the file from time to time (a checkpoint).
 """
 
 import asyncio
@@ -32,14 +32,15 @@ _BUSY_S = 5.0
 """How long a write waits for other processes, and for a checkpoint that ends the log."""
 _READ_BUSY_S = 5.0
 _CHECKPOINT_S = 1.0
-_LOG_BYTES = 4 * 1024 * 1024
-"""A log of this size is moved into the file while writes go on."""
+_ROWS = 20_000
+"""After so many changed rows the log is moved into the file, while writes go on."""
 _LONG_LOG_BYTES = 64 * 1024 * 1024
-"""A log of this size is ended: writes wait until it is empty."""
+"""A log of more is cut: writes wait until it is empty."""
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 Durability = Literal["process", "disk"]
+_Thread = Literal["short", "long", "checkpoint", "commit"]
 
 
 def fail(error: sqlite3.Error) -> NoReturn:
@@ -67,12 +68,14 @@ class Database:
         self.writer = _connect(path, timeout=0)
         self.writer.execute(f"PRAGMA synchronous = {'FULL' if self._flushes else 'NORMAL'}")
         self.cursor = self.writer.cursor()
-        self._reader = _connect(path, timeout=_READ_BUSY_S)
-        self._checkpointer = _connect(path, timeout=0)
-        self._turn = asyncio.Lock()
-        self._threads = {
-            name: ThreadPoolExecutor(1, f"sqlite-{name}") for name in ("reads", "commits", "checkpoints")
+        self._beside: dict[_Thread, sqlite3.Connection] = {
+            "short": _connect(path, timeout=_READ_BUSY_S),
+            "long": _connect(path, timeout=_READ_BUSY_S),
+            "checkpoint": _connect(path, timeout=0),
         }
+        self._threads = {name: ThreadPoolExecutor(1, f"sqlite-{name}") for name in (*self._beside, "commit")}
+        self._turn = asyncio.Lock()
+        self._moved_rows = 0
         self._timer: asyncio.TimerHandle | None = None
         self._checkpoint: asyncio.Task[None] | None = None
         self._closed = False
@@ -102,6 +105,8 @@ class Database:
 
     def write_now(self, work: Callable[[sqlite3.Cursor], _T]) -> _T | None:
         """The same at once; None, and nothing is done, where it would have to wait."""
+        if self._closed:
+            raise down()
         if self._flushes or self._turn.locked():
             return None
         try:
@@ -120,30 +125,30 @@ class Database:
             self._arm()
         return result
 
-    async def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Do `work` on one state of the file, in a thread."""
-        return await self._in_thread("reads", _reading, self._reader, work)
+    async def read(self, work: Callable[[sqlite3.Connection], _T], *, long: bool = False) -> _T:
+        """Do `work` on one state of the file, in a thread. What may take `long` holds up nothing else."""
+        if self._closed:
+            raise down()
+        thread = "long" if long else "short"
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads[thread], _reading, self._beside[thread], work)
 
     async def close(self) -> None:
-        """Let go of the file. The last one who does moves the log into it."""
-        if self._closed:
-            return
+        """Let go of the file, after all writes. The last one who does moves the log into it."""
         async with self._turn:
+            if self._closed:
+                return
             self._closed = True
-            if self._timer is not None:
-                self._timer.cancel()
-            if self._checkpoint is not None:
-                await self._checkpoint
-            for connection, thread in (
-                (self._reader, "reads"),
-                (self._checkpointer, "checkpoints"),
-                (self.writer, "commits"),
-            ):
-                await asyncio.get_running_loop().run_in_executor(self._threads[thread], connection.close)
-            for thread in self._threads.values():
-                thread.shutdown()
-            if self._file_lock is not None:
-                self._file_lock.release()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._checkpoint is not None:
+            await self._checkpoint
+        loop = asyncio.get_running_loop()
+        for thread, connection in (*self._beside.items(), ("commit", self.writer)):
+            await loop.run_in_executor(self._threads[thread], connection.close)
+            self._threads[thread].shutdown()
+        if self._file_lock is not None:
+            self._file_lock.release()
 
     async def _begin(self) -> None:
         """Wait for whoever writes: another process, or the end of the log."""
@@ -192,7 +197,8 @@ class Database:
 
     async def _flush(self) -> None:
         """Commit in a thread. It cannot be cancelled, so this waits for its end in any case."""
-        flushing = asyncio.ensure_future(self._in_thread("commits", self.cursor.execute, "COMMIT"))
+        loop = asyncio.get_running_loop()
+        flushing = loop.run_in_executor(self._threads["commit"], self.cursor.execute, "COMMIT")
         cancelled: asyncio.CancelledError | None = None
         while not flushing.done():
             try:
@@ -207,39 +213,36 @@ class Database:
         with suppress(sqlite3.Error):  # some errors have rolled it back
             self.cursor.execute("ROLLBACK")
 
-    async def _in_thread(self, thread: str, work: Callable[..., _T], *arguments: object) -> _T:
-        if self._closed:
-            raise down()
-        return await asyncio.get_running_loop().run_in_executor(self._threads[thread], work, *arguments)
-
     def _arm(self) -> None:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(_CHECKPOINT_S, self._start_checkpoint)
 
     def _start_checkpoint(self) -> None:
+        """Move the log, if there is enough of it. The next write sets the timer again."""
         self._timer = None
-        if self._closed or self._checkpoint is not None:
-            return
-        size = _size(self._path.with_name(self._path.name + "-wal"))
-        if size >= _LOG_BYTES:
-            self._checkpoint = asyncio.ensure_future(self._move_log(size))
+        if self.writer.total_changes - self._moved_rows >= _ROWS and self._checkpoint is None:
+            self._moved_rows = self.writer.total_changes
+            self._checkpoint = asyncio.ensure_future(self._move_log())
 
-    async def _move_log(self, size: int) -> None:
+    async def _move_log(self) -> None:
         """Move the log into the file. Under steady writes it has no end of its own: a long one is cut."""
-        loop = asyncio.get_running_loop()
         try:
-            modes = ["PASSIVE", "TRUNCATE"] if size >= _LONG_LOG_BYTES else ["PASSIVE"]
-            for mode in modes:
-                await loop.run_in_executor(
-                    self._threads["checkpoints"],
-                    self._checkpointer.execute,
-                    f"PRAGMA wal_checkpoint({mode})",
-                )
+            await self._move("PASSIVE")
+            if _size(self._path.with_name(self._path.name + "-wal")) > _LONG_LOG_BYTES:
+                async with self._turn:  # what is left is little
+                    await self._move("TRUNCATE")
         except sqlite3.Error as error:
             if not _is_busy(error):
                 _log.error("the log of the SQLite store cannot be moved into it: %s", error)
         finally:
             self._checkpoint = None
+
+    async def _move(self, mode: str) -> None:
+        await asyncio.get_running_loop().run_in_executor(
+            self._threads["checkpoint"],
+            self._beside["checkpoint"].execute,
+            f"PRAGMA wal_checkpoint({mode})",
+        )
 
 
 def _reading(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], _T]) -> _T:
@@ -264,6 +267,8 @@ def _size(path: Path) -> int:
 
 def _own(path: Path) -> filelock.FileLock:
     """Only one server at a time: it alone decides about money."""
+    if not path.parent.is_dir():
+        raise StoreError(f"The store {path} cannot be opened: there is no folder {path.parent}.")
     lock = filelock.FileLock(path.with_name(path.name + ".lock"), mode=0o600)
     try:
         lock.acquire(timeout=0)
@@ -283,10 +288,13 @@ def _create(path: Path) -> None:
 
 def _connect(path: Path, *, timeout: float) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA foreign_keys = OFF")
-    connection.execute("PRAGMA wal_autocheckpoint = 0")
-    connection.execute("PRAGMA cache_size = -16384")
-    connection.execute(f"PRAGMA journal_size_limit = {_LONG_LOG_BYTES}")
+    try:
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute("PRAGMA cache_size = -16384")
+        connection.execute(f"PRAGMA journal_size_limit = {_LONG_LOG_BYTES}")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

@@ -93,7 +93,8 @@ class Ledger:
             rows: list[tuple[int, int]] = await self._database.read(
                 lambda connection, after=after: connection.execute(
                     _Q["attempts_after"], (after, _PRUNED_AT_ONCE)
-                ).fetchall()
+                ).fetchall(),
+                long=True,
             )
             if not rows:
                 break

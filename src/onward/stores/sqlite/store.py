@@ -94,10 +94,10 @@ class SqliteStore:
         )
 
     async def entries(self, query: EntryQuery) -> EntryPage:
-        return await self._database.read(lambda connection: reading.entries(connection, query))
+        return await self._database.read(lambda connection: reading.entries(connection, query), long=True)
 
     async def usage(self, query: UsageQuery) -> list[UsageRow]:
-        return await self._database.read(lambda connection: reading.usage(connection, query))
+        return await self._database.read(lambda connection: reading.usage(connection, query), long=True)
 
     async def prune(self, attempts_before_ms: int) -> int:
         return await self._ledger.prune(attempts_before_ms)
