@@ -1,18 +1,41 @@
-"""Providers that speak Anthropic's Messages API. They stand in the catalog; nothing calls them yet (K-6)."""
+"""A provider that speaks Anthropic's Messages API: in the catalog, not called yet (K-6)."""
 
-from typing import Any
+from collections.abc import Collection
 
-from onward.providers.http import HttpProvider
-from onward.providers.protocol import Protocols
+from onward.core.failure import Failure, FailureKind
+from onward.providers.address import Address
+from onward.providers.protocol import Answer, Protocols, ProviderStatus
 
-_VERSION = b"2023-06-01"
 
+class AnthropicProvider:
+    """Implements `Provider`, save that it sends nothing."""
 
-class AnthropicProvider(HttpProvider):
-    """An Anthropic-shaped upstream."""
+    protocol = Protocols.ANTHROPIC
 
-    def __init__(self, *, api_key: str | None, **options: Any) -> None:
-        secrets = [(b"anthropic-version", _VERSION)]
-        if api_key is not None:
-            secrets.append((b"x-api-key", api_key.encode()))
-        super().__init__(Protocols.ANTHROPIC, secrets, **options)
+    def __init__(
+        self,
+        *,
+        name: str,
+        base_url: str,
+        api_key: str | None = None,
+        surfaces: Collection[str] = ("messages",),
+        **_: float,
+    ) -> None:
+        """As `OpenAiProvider`. Raises ValueError for an address that cannot be used."""
+        del api_key
+        Address.parse(base_url)
+        self.name = name
+        self.surfaces = frozenset(surfaces)
+
+    async def send(self, path: str, body: bytes, headers: list[tuple[bytes, bytes]]) -> Answer:
+        """Raise: no route leads here yet."""
+        del path, body, headers
+        message = "The provider of this model takes no requests of this kind. Ask for another model."
+        raise Failure(FailureKind.SURFACE_UNSUPPORTED, message)
+
+    def status(self) -> ProviderStatus:
+        """No connections."""
+        return ProviderStatus()
+
+    async def close(self) -> None:
+        """Nothing to close."""

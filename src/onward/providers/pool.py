@@ -1,148 +1,172 @@
-"""The connections to one provider: opened when needed, kept for a while, never more than allowed."""
+"""The connections to one provider: the one that was used last is used next, and a bound holds."""
 
 import asyncio
 import logging
 import ssl
 from collections import deque
-from typing import Final
 
-from onward.providers.connection import Connection, Timeouts, slow, unavailable
+from onward.providers.address import Lookup
+from onward.providers.bounds import Bounds
+from onward.providers.connect import connect
+from onward.providers.connection import Connection
+from onward.providers.failures import overloaded, too_slow, unreachable
 from onward.providers.protocol import ProviderStatus
 
 logger = logging.getLogger("onward")
-_WAITING: Final = 10_000
-"""Requests that may wait for a connection."""
-_KEPT: Final = 256
-"""Idle connections."""
 
 
 class Pool:
-    """Connections to one address. The one that was used last is used next, so that few stay open."""
+    """Connections of one provider, in one event loop.
 
-    def __init__(
-        self,
-        provider: str,
-        host: str,
-        port: int,
-        *,
-        tls: ssl.SSLContext | None,
-        timeouts: Timeouts,
-        most: int,
-    ) -> None:
-        """`provider`: its name, for the log."""
-        self._provider = provider
-        self._host = host
-        self._port = port
+    Time is kept by one sweep over all of them, which runs while there are any.
+    """
+
+    def __init__(self, name: str, bounds: Bounds, lookup: Lookup, tls: ssl.SSLContext | None) -> None:
+        """`name` is the provider's, for the log; `tls` is None for plain TCP."""
+        self.name = name
+        self.bounds = bounds
+        self._lookup = lookup
         self._tls = tls
-        self._timeouts = timeouts
-        self._most = most
-        self._open: set[Connection] = set()
-        self._opening = 0
         self._idle: list[Connection] = []
-        self._waiting: deque[asyncio.Future[Connection | None]] = deque()
+        self._all: set[Connection] = set()
+        self._opening = 0
+        self._waiters: deque[asyncio.Future[Connection | None]] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
-        self._interval = max(0.02, min(1.0, timeouts.first_byte / 5, timeouts.idle / 5))
+        self._closed = False
+        self._emptied: asyncio.Future[None] | None = None
 
     def status(self) -> ProviderStatus:
-        """A look at it."""
-        return ProviderStatus(
-            open=len(self._open), busy=len(self._open) - len(self._idle), waiting=len(self._waiting)
-        )
+        """See `Provider.status`."""
+        busy = len(self._all) - len(self._idle)
+        return ProviderStatus(open=len(self._all), busy=busy, waiting=len(self._waiters))
 
-    async def take(self) -> Connection:
-        """A connection that nothing was written on since its last answer. Raises `Failure`."""
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.usable:
+    def take(self) -> Connection | None:
+        """A connection that waits unused, the most recent one; None: there is none."""
+        idle = self._idle
+        while idle:
+            connection = idle.pop()
+            if not connection.is_stale():
                 return connection
-        if len(self._open) + self._opening < self._most:
-            return await self._connect()
-        if len(self._waiting) >= _WAITING:
-            raise unavailable("Too many requests wait for the model's provider. Try again soon.")
-        waiter: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
-        try:
-            async with asyncio.timeout(self._timeouts.first_byte):
-                found = await waiter
-        except TimeoutError:
-            raise slow("no connection was free") from None
-        except asyncio.CancelledError:
-            self._hand_back(waiter)
-            raise
-        finally:
-            if not waiter.done():
-                waiter.cancel()
-        return found if found is not None and found.usable else await self.take()
-
-    def close(self) -> None:
-        """Cut everything."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            self._sweeper = None
-        for connection in list(self._open):
             connection.abort()
+        return None
 
-    async def _connect(self) -> Connection:
-        loop = asyncio.get_running_loop()
-        self._opening += 1
+    async def obtain(self) -> Connection:
+        """A new connection, or one whose turn it is. Raises `Failure`."""
+        if self._closed:
+            raise unreachable()
         try:
-            async with asyncio.timeout(self._timeouts.connect):
-                _, connection = await loop.create_connection(
-                    lambda: Connection(self._timeouts, self._freed, self._lost),
-                    self._host,
-                    self._port,
-                    ssl=self._tls,
-                    server_hostname=self._host if self._tls is not None else None,
-                )
+            async with asyncio.timeout(self.bounds.connect_s):
+                if len(self._all) + self._opening >= self.bounds.connections:
+                    connection = await self._turn()
+                    if connection is not None:
+                        return connection
+                else:
+                    self._opening += 1
+                return await self._open()
         except TimeoutError:
-            self._log("no connection in time")
-            raise slow("it could not be connected to in time") from None
-        except (OSError, ssl.SSLError, UnicodeError) as error:
-            self._log(f"no connection: {type(error).__name__}")
-            raise unavailable("The model's provider could not be reached. Try again later.") from None
-        finally:
+            logger.info("provider=%s: no connection within %g s", self.name, self.bounds.connect_s)
+            raise too_slow() from None
+        except OSError as error:
+            self._lookup.forget()
+            logger.info("provider=%s: no connection (%s: %s)", self.name, type(error).__name__, error)
+            raise unreachable() from None
+
+    async def _turn(self) -> Connection | None:
+        """Wait until one is free. None: one was closed, and its place is kept for the caller (`_opening`)."""
+        if len(self._waiters) >= self.bounds.waiting:
+            logger.info("provider=%s: %d requests wait for a connection", self.name, len(self._waiters))
+            raise overloaded()
+        waiter: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if waiter.cancelled():
+                self._waiters.remove(waiter)
+            elif waiter.exception() is None:
+                self._pass_on(waiter.result())
+            raise
+
+    def _pass_on(self, connection: Connection | None) -> None:
+        """What was meant for somebody who has left."""
+        if connection is None:
             self._opening -= 1
-        self._open.add(connection)
+            self._place_free()
+        else:
+            self.release(connection, self.bounds.keep_s)
+
+    async def _open(self) -> Connection:
+        """Connect, in a place that is kept."""
+        loop = asyncio.get_running_loop()
+        try:
+            connection = await connect(self._lookup, lambda: Connection(self, loop), self._tls)
+        except BaseException:
+            self._opening -= 1
+            self._place_free()
+            raise
+        self._opening -= 1
+        if connection.closed:
+            self._place_free()
+            raise ConnectionResetError("closed as soon as it was open")
+        if self._closed:
+            connection.abort()
+            raise unreachable()
+        self._all.add(connection)
         if self._sweeper is None:
-            self._sweeper = loop.call_later(self._interval, self._sweep)
+            self._sweeper = loop.call_later(self.bounds.sweep_s, self._sweep)
         return connection
 
-    def _freed(self, connection: Connection) -> None:
-        while self._waiting:
-            waiter = self._waiting.popleft()
+    def _place_free(self) -> None:
+        while self._waiters and len(self._all) + self._opening < self.bounds.connections:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                self._opening += 1
+                waiter.set_result(None)
+
+    def release(self, connection: Connection, keep_s: float) -> None:
+        """A connection is free: for whoever waits longest, or to be kept for `keep_s` seconds."""
+        waiters = self._waiters
+        while waiters:
+            waiter = waiters.popleft()
             if not waiter.done():
                 waiter.set_result(connection)
                 return
-        if len(self._idle) < _KEPT:
-            self._idle.append(connection)
-        else:
-            connection.abort()
+        connection.idle_until = asyncio.get_running_loop().time() + keep_s
+        self._idle.append(connection)
 
-    def _lost(self, connection: Connection, reason: str) -> None:
-        self._open.discard(connection)
+    def lost(self, connection: Connection) -> None:
+        """A connection is closed."""
+        if connection not in self._all:
+            return
+        self._all.remove(connection)
         if connection in self._idle:
             self._idle.remove(connection)
-        if reason:
-            self._log(reason)
-        while self._waiting:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(None)  # there is room to connect
-                return
-
-    def _hand_back(self, waiter: asyncio.Future[Connection | None]) -> None:
-        """A request that was given a connection has gone before it used it."""
-        if waiter.done() and not waiter.cancelled() and (found := waiter.result()) is not None:
-            self._freed(found)
+        self._place_free()
+        if self._emptied is not None and not self._all and not self._emptied.done():
+            self._emptied.set_result(None)
 
     def _sweep(self) -> None:
+        self._sweeper = None
+        if not self._all:
+            return
         loop = asyncio.get_running_loop()
         now = loop.time()
-        for connection in list(self._open):
+        for connection in list(self._all):
             connection.check(now)
-        for connection in [one for one in self._idle if one.idle_until < now]:
-            connection.abort()
-        self._sweeper = loop.call_later(self._interval, self._sweep) if self._open else None
+        self._sweeper = loop.call_later(self.bounds.sweep_s, self._sweep)
 
-    def _log(self, reason: str) -> None:
-        logger.info("provider=%s %s", self._provider, reason)
+    async def close(self) -> None:
+        """Close every connection; requests on them fail."""
+        self._closed = True
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_exception(unreachable())
+        for connection in list(self._all):
+            connection.give_up()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        if self._all:
+            self._emptied = asyncio.get_running_loop().create_future()
+            await self._emptied

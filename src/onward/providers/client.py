@@ -1,0 +1,116 @@
+"""POST over the connections of one provider."""
+
+import ssl
+from collections.abc import Iterable
+
+from onward.core.failure import Failure
+from onward.providers.address import Address, Lookup
+from onward.providers.answer import HttpAnswer
+from onward.providers.bounds import Bounds
+from onward.providers.connect import verifying
+from onward.providers.failures import unreachable
+from onward.providers.pool import Pool
+from onward.providers.protocol import ProviderStatus
+
+_OURS = frozenset(
+    {
+        b"accept-encoding",
+        b"authorization",
+        b"connection",
+        b"content-length",
+        b"expect",
+        b"host",
+        b"keep-alive",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+"""Headers that are set here or never sent."""
+_KNOWN_PATHS = 16
+
+
+class Client:
+    """An HTTP/1.1 client of one address. Belongs to the event loop in which it is first used."""
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        headers: Iterable[tuple[bytes, bytes]],
+        bounds: Bounds,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """`headers` go with every request. `tls` stands in for the context that verifies by the system's
+        authorities. Raises ValueError, which repeats nothing of what may be secret.
+        """
+        self._address = Address.parse(base_url)
+        self._headers = _lines(headers)
+        self._bounds = bounds
+        self._tls = tls
+        self._name = name
+        self._made: Pool | None = None
+        self._starts: dict[str, bytes] = {}
+
+    async def post(self, path: str, body: bytes, headers: list[tuple[bytes, bytes]]) -> HttpAnswer:
+        """See `Provider.send`."""
+        start = self._starts.get(path) or self._start(path)
+        more = b"".join([b"%b: %b\r\n" % header for header in headers])
+        if more.count(b"\n") != len(headers) or more.count(b"\r") != len(headers) or b"\0" in more:
+            raise ValueError("a header of a request holds a line break")
+        if not _OURS.isdisjoint([name for name, _ in headers]):
+            raise ValueError("a header of a request is one that the transport sets")
+        head = b"%b%bcontent-length: %d\r\n\r\n" % (start, more, len(body))
+        pool = self._made or self._pool()
+        while True:
+            connection = pool.take() or await pool.obtain()
+            fresh = not connection.used
+            answer = connection.begin(head, body)
+            if answer is not None:
+                break
+            if fresh:
+                raise unreachable()
+        try:
+            await answer.headed
+        except Failure:
+            raise
+        except BaseException:
+            answer.close()
+            raise
+        return answer
+
+    def status(self) -> ProviderStatus:
+        """See `Provider.status`."""
+        return self._made.status() if self._made else ProviderStatus()
+
+    async def close(self) -> None:
+        """Close all connections; whoever waits for an answer is failed."""
+        await self._pool().close()
+
+    def _pool(self) -> Pool:
+        if self._made is None:
+            tls = (self._tls or verifying()) if self._address.tls else None
+            self._made = Pool(self._name, self._bounds, Lookup(self._address), tls)
+        return self._made
+
+    def _start(self, path: str) -> bytes:
+        """The first lines of a request: all that is the same for every one to this path."""
+        if not path.startswith("/") or not path.isascii() or not path.isprintable() or " " in path:
+            raise ValueError("a path cannot be sent as it is")
+        start = b"POST %b%b HTTP/1.1\r\nhost: %b\r\naccept-encoding: identity\r\n%b" % (
+            self._address.prefix,
+            path.encode("ascii"),
+            self._address.authority,
+            self._headers,
+        )
+        if len(self._starts) < _KNOWN_PATHS:
+            self._starts[path] = start
+        return start
+
+
+def _lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    made = [b"%b: %b\r\n" % header for header in headers]
+    if any(line.count(b"\n") != 1 or line.count(b"\r") != 1 or b"\0" in line for line in made):
+        raise ValueError("a header of a provider, such as its key, holds a line break")
+    return b"".join(made)
