@@ -92,7 +92,7 @@ class GuardedGet:
         """An address whose form is one that we fetch, its host in plain letters."""
         if url.userinfo:
             raise RemoteImageError("holds a user's name or password: leave them out")
-        port = url.port or _port_of(url)
+        port = _port_of(url)
         if port not in self._rules.ports:
             known = ", ".join(map(str, sorted(self._rules.ports)))
             raise RemoteImageError(f"has the port {port}, and images are only fetched from {known}")
@@ -127,7 +127,7 @@ class GuardedGet:
     async def _numbers(self, url: httpx.URL) -> list[str]:
         """The addresses of a host, at least one. A host with one that is not allowed has none."""
         host = url.raw_host.decode()
-        found = [host] if _is_number(host) else await self._resolve(host, url.port or _port_of(url))
+        found = [host] if _is_number(host) else await self._resolve(host, _port_of(url))
         allowed = [self._rules.guard.allowed(one) for one in dict.fromkeys(found)]
         if not found:
             raise _not_fetched(url, "no such name")
@@ -187,6 +187,8 @@ def _parsed(address: str) -> httpx.URL:
 
 
 def _port_of(url: httpx.URL) -> int:
+    if url.port is not None:
+        return url.port
     return 443 if url.scheme == "https" else 80
 
 

@@ -17,7 +17,7 @@ _free: Final = threading.BoundedSemaphore(MOST_LOOKUPS)
 
 async def resolve(host: str, port: int) -> list[str]:
     """What this machine's own resolver says: the hosts file and all its rules included."""
-    loop = asyncio.get_running_loop()
+    loop, free = asyncio.get_running_loop(), _free
     found: asyncio.Future[list[str]] = loop.create_future()
 
     def settle(addresses: list[str]) -> None:
@@ -31,11 +31,11 @@ async def resolve(host: str, port: int) -> list[str]:
                 answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
                 addresses = [str(answer[4][0]) for answer in answers]
         finally:
-            _free.release()
+            free.release()
         with suppress(RuntimeError):  # the loop has been closed meanwhile
             loop.call_soon_threadsafe(settle, addresses)
 
-    if not _free.acquire(blocking=False):
+    if not free.acquire(blocking=False):
         return []
     # a daemon, so that the process can end while a name server is silent
     threading.Thread(target=look, name="lookup", daemon=True).start()

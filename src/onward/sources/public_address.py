@@ -18,8 +18,7 @@ _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 _SPECIAL: Final = [
     ipaddress.ip_network(network)
     for network in (
-        "168.63.129.16/32",  # the host beneath a virtual machine in Azure
-        "192.0.0.0/24",  # protocol assignments, where some clouds keep their metadata
+        "192.0.0.0/24",  # protocol assignments
         "192.88.99.0/24",  # relays of 6to4
         "2001::/23",  # protocol assignments, Teredo among them: IPv4 in disguise
         "2002::/16",  # 6to4: IPv4 in disguise
@@ -27,6 +26,19 @@ _SPECIAL: Final = [
     )
 ]
 """Not public, though some version of `ipaddress` calls it global."""
+NEVER: Final = [
+    ipaddress.ip_network(network)
+    for network in (
+        "169.254.0.0/16",  # of every cloud, and link-local
+        "fe80::/10",  # link-local
+        "100.100.100.200/32",
+        "168.63.129.16/32",
+        "192.0.0.192/32",
+        "fd00:ec2::254/128",
+        "fd20:ce::254/128",
+    )
+]
+"""Where clouds keep the secrets of a machine: not even a config opens them."""
 
 
 class Guard:
@@ -45,24 +57,34 @@ class Guard:
             if address.scope_id is not None:  # a network card of ours
                 return None
             address = address.ipv4_mapped or address
+        meant = _behind_nat64(address) or address
+        if any(meant in network for network in NEVER):
+            return None
         if any(address in network for network in self._networks):
             return str(address)
-        return str(address) if is_public(address) and not is_own(address) else None
+        return str(address) if is_public(meant) and not is_own(address) else None
+
+
+def is_never_fetched_from(network: Network) -> bool:
+    """Whether no address of a network is allowed, whatever a config says."""
+    return any(network.version == never.version and network.subnet_of(never) for never in NEVER)  # type: ignore[arg-type]
 
 
 def is_public(address: Address) -> bool:
     """Whether an address is one of the public internet, and of one host."""
-    if isinstance(address, ipaddress.IPv6Address):
-        if address in _NAT64:
-            return is_public(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF))
-        if address not in _UNICAST_6:
-            return False
+    if isinstance(address, ipaddress.IPv6Address) and address not in _UNICAST_6:
+        return False
     return (
         address.is_global
         and not address.is_multicast
         and not address.is_reserved
         and not any(address in network for network in _SPECIAL)
     )
+
+
+def _behind_nat64(address: Address) -> ipaddress.IPv4Address | None:
+    """Whom an address reaches that a network translates to IPv4."""
+    return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF) if address in _NAT64 else None
 
 
 def is_own(address: Address) -> bool:

@@ -15,6 +15,7 @@ from onward.dialects import DIALECTS
 from onward.dialects.images import takes_addresses
 from onward.rendering.families import registry
 from onward.sources import SourceError, check_source
+from onward.sources.public_address import is_never_fetched_from
 from onward.wiring import gateway_check
 from onward.wiring.config_read import closest
 
@@ -25,7 +26,6 @@ AVAILABLE_DIALECTS = tuple(DIALECTS)
 LATER_DIALECTS = ("prentis",)
 RESERVED_PATHS = ("/healthz", "/readyz", "/metrics", "/admin", "/openapi.json")
 NOT_YET = "is not available in this version; leave it out"
-_METADATA = (ipaddress.ip_network("169.254.0.0/16"), ipaddress.ip_network("fd00:ec2::/32"))
 _MODEL_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:/@+-]*[A-Za-z0-9])?")
 _MOUNT = re.compile(r"(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -124,9 +124,8 @@ def _images(config: "Config") -> Iterator[str]:
         except ValueError:
             yield f"{path}: {text!r} is no network such as 10.1.2.0/24"
             continue
-        for taken in _METADATA:
-            if network.version == taken.version and network.overlaps(taken):
-                yield f"{path}: {text} holds {taken}, where clouds keep secrets of their machines"
+        if is_never_fetched_from(network):
+            yield f"{path}: {text} is never fetched from: clouds keep the secrets of machines there"
 
 
 def _dialects(config: "Config") -> Iterator[str]:

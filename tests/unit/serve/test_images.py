@@ -1,11 +1,14 @@
 """Images of a request: refused by name, counted, checked in their place, given to the engine as they are."""
 
 import gc
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 
 from onward.core.failure import Failure, FailureKind
 from onward.core.image import ImageSpan
+from onward.core.remote_image import RemoteImageError
 from onward.core.request import ChatRequest, CompletionRequest, ImagePart, Message, TextPart, TokensPart
 from onward.engines.scripted import ScriptedEngine
 from onward.rendering.families import registry
@@ -27,11 +30,32 @@ def url(data: bytes = RED, type_: str = "image/png") -> ImagePart:
 
 
 def served(
-    tokenizer, *, takes: bool = True, span: ImageSpan = SPAN, renderer=None, context: int = 200
+    tokenizer, *, takes: bool = True, span: ImageSpan = SPAN, renderer=None, context: int = 200, web=None
 ) -> ServedModel:
     capabilities = frozenset({"completions", "chat", *(["images"] if takes else [])})
     model = Model(id="m", context_length=context, capabilities=capabilities)
-    return ServedModel(model, tokenizer, renderer, ScriptedEngine([5], image=span if takes else None))
+    engine = ScriptedEngine([5], image=span if takes else None)
+    return ServedModel(model, tokenizer, renderer, engine, remote_images=web)
+
+
+class Web:
+    """Has these images."""
+
+    def __init__(self, **images: bytes) -> None:
+        self.images = images
+        self.asked: list[str] = []
+        self.held = False
+
+    @asynccontextmanager
+    async def fetched(self, addresses: Sequence[str]) -> AsyncIterator[Mapping[str, bytes]]:
+        self.asked += addresses
+        self.held = True
+        names = {address: address.removeprefix("http://") for address in addresses}
+        for address, name in names.items():
+            if name not in self.images:
+                raise RemoteImageError("is not there", address)
+        yield {address: self.images[name] for address, name in names.items()}
+        self.held = False
 
 
 def chunks(*parts: ImagePart | list[int], **more) -> CompletionRequest:
@@ -114,6 +138,43 @@ async def test_where_nothing_fetches_an_address_is_refused(tokenizer, address: s
     assert "none is fetched here" in failure.message
 
 
+async def test_images_at_addresses_stand_where_they_were_sent(tokenizer):
+    web = Web(red=RED, blue=BLUE)
+    red, blue = ImagePart("http://red"), ImagePart("http://blue")
+    parts = [[11, 12], red, [13, 11, 12], url(BLUE), [13, 11, 12], blue, [13, 11, 12], red, [13]]
+    job = await prepare_completion(served(tokenizer, web=web), chunks(*parts, max_tokens=3), "r")
+    assert web.asked == ["http://red", "http://blue", "http://red"]
+    assert not web.held
+    seen = [placed.image for placed in job.prompts[0].images]
+    assert seen == [decode(data) for data in (RED, BLUE, BLUE, RED)]
+
+
+async def test_nothing_is_fetched_where_nothing_is_an_address(tokenizer):
+    web = Web()
+    await prepare_completion(served(tokenizer, web=web), chunks([11, 12], url(), [13], max_tokens=3), "r")
+    failure = await refused(served(tokenizer, web=web, takes=False), chunks([5], ImagePart("http://red")))
+    assert failure.param == "prompt_chunks[1]"
+    assert (web.asked, web.held) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("http://nowhere", "' is not there."),
+        ("http://text", "' is no PNG, JPEG, GIF or WebP image."),
+        ("http://half", "' is no valid PNG image, or it is cut short."),
+        ("http://bomb", "' is an image of 20000 x 20000 pixels"),
+        ("http://svg", "' is no PNG"),
+    ],
+)
+async def test_images_at_addresses_are_refused_by_name(tokenizer, address: str, says: str):
+    web = Web(red=RED, text=b"hello", half=RED[: len(RED) // 2], bomb=png(20_000, 20_000, b""), svg=b"<svg/>")
+    parts = [[11, 12], ImagePart("http://red"), [13, 11, 12], ImagePart(address), [13]]
+    failure = await refused(served(tokenizer, web=web), chunks(*parts))
+    assert (failure.kind, failure.param) == (FailureKind.INVALID_REQUEST, "prompt_chunks[3].image_url.url")
+    assert f"'prompt_chunks[3].image_url.url{says}" in failure.message
+
+
 @pytest.mark.covers("TC-4", "TC-10")
 async def test_images_count_towards_the_context(tokenizer):
     long = await refused(served(tokenizer, context=12), chunks([11, 12], url(), [13]))
@@ -189,5 +250,8 @@ async def test_bad_images_of_a_chat(qwen, tokenizer, renderer):
     assert "takes none" in takes_none.message
     no_format = await refused(served(tokenizer, renderer=renderer), asked(TextPart("a"), url()))
     assert no_format.param == "messages[0].content[1]"
+    far = asked(TextPart("a"), url(), ImagePart("http://nowhere"))
+    gone = await refused(served(qwen, renderer=native, web=Web()), far)
+    assert gone.param == "messages[0].content[2].image_url.url"
     system = ChatRequest(model="m", messages=[Message(role="system", content=[url()])])
     assert (await refused(served(qwen, renderer=native), system)).param == "messages[0].content[0]"
