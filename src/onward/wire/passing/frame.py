@@ -9,6 +9,7 @@ from onward.wire.passing.events import text_place
 
 _TEXTS: Final = re.compile(rb'(?:[^"\\]++|\\[^\n])*+', re.DOTALL)
 """Bodies of JSON strings, one on each line."""
+_BLANK: Final = b"\n\n"
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -28,19 +29,27 @@ class Frame(msgspec.Struct, frozen=True):
     same: bool
     """Whether events go on as they come."""
 
+    def text(self, event: bytes) -> bytes | None:
+        """The text of one event, as JSON spells it; None: the event has not this frame."""
+        if not event.startswith(self.before) or not event.endswith(self.after):
+            return None
+        text = event[len(self.before) : -len(self.after)]
+        if b"\n" in text or len(event) < len(self.before) + len(self.after):
+            return None
+        if (b'"' in text or b"\\" in text) and not _TEXTS.fullmatch(text):
+            return None
+        return text
+
     def texts(self, block: bytes) -> list[bytes] | None:
-        """The texts of events that all have the frame, as JSON spells them; None: not all have it."""
-        if not block.startswith(self.before) or not block.endswith(self.after):
+        """The texts of several events; None: not all of them have this frame."""
+        before, after = self.before, self.after
+        if not block.startswith(before) or not block.endswith(after):
             return None
-        inner = block[len(self.before) : -len(self.after)]
-        if b"\n" not in inner:
-            if (b'"' in inner or b"\\" in inner) and not _TEXTS.fullmatch(inner):
-                return None
-            return [inner] if len(block) >= len(self.before) + len(self.after) else None
-        texts = inner.split(self.joint)
+        start, end = len(before), len(_BLANK) - len(after)
+        texts = [event[start:end] for event in block.split(b"\n")[:-1:2]]
+        if b"%b%b%b" % (before, self.joint.join(texts), after) != block:
+            return None
         lines = b"\n".join(texts)
-        if lines.count(b"\n") != len(texts) - 1:
-            return None
         if (b'"' in lines or b"\\" in lines) and not _TEXTS.fullmatch(lines):
             return None
         return texts

@@ -5,7 +5,6 @@ and the request for usage. They are spliced where they stand; nothing is encoded
 """
 
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -18,22 +17,24 @@ from onward.wire.passing.prompt_size import PromptSize, chat_size, completion_si
 
 LIMITS: Final = ("max_tokens", "max_completion_tokens")
 """Names of the limit on output. Where a request has both, a provider may go by either."""
-_COUNTED: Final = (
-    "model",
-    "prompt",
-    "messages",
-    "tools",
-    "functions",
-    "response_format",
-    "suffix",
-    "n",
-    "best_of",
-    *LIMITS,
-    "stream",
-    "stream_options",
+_COUNTED: Final = frozenset(
+    {
+        "model",
+        "prompt",
+        "messages",
+        "tools",
+        "functions",
+        "response_format",
+        "suffix",
+        "n",
+        "best_of",
+        *LIMITS,
+        "stream",
+        "stream_options",
+    }
 )
-_SPELLED: Final[Mapping[str, bytes]] = {name: f'"{name}"'.encode() for name in _COUNTED}
 """What the price depends on. A provider must find the same values in these as we do."""
+_SPELLED: Final = re.compile(rb'"(%b)"' % b"|".join(name.encode() for name in sorted(_COUNTED)))
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[4-7]")
 _ASK: Final = b'"include_usage":true'
 _NAMES: Final = msgspec.json.Encoder()
@@ -177,25 +178,25 @@ def _places(body: dict[str, Any], raw: bytes) -> dict[str, int]:
     Quotes inside of strings are escaped, so a name that stands in the bytes once, within quotes,
     stands where the body has it: unless its letters could be spelled by escapes.
     """
-    if b"\\u00" in raw and _ESCAPED_LETTER.search(raw):
+    if b"\\" in raw and b"\\u00" in raw and _ESCAPED_LETTER.search(raw):
         return _exact_places(raw)
     places: dict[str, int] = {}
-    for name in body:
-        spelled = _SPELLED.get(name)
-        if spelled is None:
-            _check_case(name)
-            continue
-        place = raw.find(spelled)
-        if place < 0 or raw.find(spelled, place + 1) >= 0:
+    for match in _SPELLED.finditer(raw):
+        name = match[1].decode()
+        if name in places:
             return _exact_places(raw)
-        places[name] = place + len(spelled)
+        if name in body:
+            places[name] = match.end()
+    for name in body:
+        if name not in places:
+            _check_case(name)
     return places
 
 
 def _exact_places(raw: bytes) -> dict[str, int]:
     places: dict[str, int] = {}
     for member in members(raw):
-        if member.name not in _SPELLED:
+        if member.name not in _COUNTED:
             _check_case(member.name)
         elif member.name in places:
             raise invalid(member.name, f"'{member.name}' is in the body twice. Send it once.")
@@ -207,5 +208,5 @@ def _exact_places(raw: bytes) -> dict[str, int]:
 def _check_case(name: str) -> None:
     """Some providers read names in any case."""
     meant = name.casefold()
-    if meant in _SPELLED:
+    if meant in _COUNTED:
         raise invalid(meant, f"'{meant}' is in the body in other letters. Write it in lower case.")

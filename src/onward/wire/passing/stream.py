@@ -43,6 +43,8 @@ _LONGEST_BLANK: Final = 4
 _LINE_ENDS: Final = b"\r\n"
 _MOST_LEARNT: Final = 16
 """Frames that are learnt in vain before no more are."""
+_MOST_FRAMES: Final = 4
+"""Frames in use: of choices that take turns, of reasoning and text."""
 _HEAD: Final = frozenset({"id", "object", "created"})
 _SHOWN_ERROR: Final = 2000
 
@@ -60,7 +62,7 @@ class StreamWatch:
         "_choices",
         "_done_event",
         "_finished",
-        "_frame",
+        "_frames",
         "_head",
         "_held",
         "_keep_usage",
@@ -104,7 +106,7 @@ class StreamWatch:
         self._done_event = done
         self._pending = bytearray()
         self._held: list[bytes] = []
-        self._frame: Frame | None = None
+        self._frames: list[Frame] = []
         self._learnt = 0
         self._finished: set[int] = set()
         self._size = 0
@@ -196,32 +198,34 @@ class StreamWatch:
 
     def _events(self, block: bytes) -> bytes:
         """`block` is whole events."""
-        frame = self._frame
-        if frame is not None and (texts := frame.texts(block)) is not None:
-            return self._framed(frame, block, texts)
+        for frame in self._frames:
+            if (text := frame.text(block)) is not None:
+                return self._framed(frame, block, [text])
+            if (texts := frame.texts(block)) is not None:
+                return self._framed(frame, block, texts)
+            break  # a burst of another frame is rare: its events are looked at one by one
         out: list[bytes] = []
         for event in _split(block):
-            frame = self._frame
-            if frame is not None and (texts := frame.texts(event)) is not None:
-                out.append(self._framed(frame, event, texts))
-                continue
-            try:
-                out.append(self._event(event))
-            except NoEvent:
-                self._fail(event.decode("utf-8", "replace").strip())
+            out.append(self._any_event(event))
             if self.done or self.failure is not None:
                 break
         return b"".join(out)
 
+    def _any_event(self, event: bytes) -> bytes:
+        for frame in self._frames:
+            if (text := frame.text(event)) is not None:
+                return self._framed(frame, event, [text])
+        try:
+            return self._event(event)
+        except NoEvent:
+            self._fail(event.decode("utf-8", "replace").strip())
+            return b""
+
     def _framed(self, frame: Frame, block: bytes, texts: list[bytes]) -> bytes:
         """Events that all have the frame, and these texts."""
         self._learnt = 0
-        if len(texts) == 1:
-            joined = texts[0]
-            self.output_events += 1 if joined else 0
-        else:
-            joined = b"".join(texts)
-            self.output_events += len(texts) - texts.count(b"")
+        joined = texts[0] if len(texts) == 1 else b"".join(texts)
+        self.output_events += len(texts) - texts.count(b"")
         self._size += len(joined)
         if not joined.isascii():
             self._other_size += outside_ascii(joined)
@@ -304,7 +308,9 @@ class StreamWatch:
         choices = payload.choices or []
         if len(choices) == 1 and choices[0].finish_reason is None:
             self._learnt += 1
-            self._frame = learn(event, shown, text) or self._frame
+            frame = learn(event, shown, text)
+            if frame is not None:
+                self._frames = [frame, *self._frames[: _MOST_FRAMES - 1]]
 
     def _let_go(self, event: bytes) -> bytes:
         """An event on its way out, behind those that wait for the first piece of output."""
