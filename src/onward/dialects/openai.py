@@ -4,6 +4,7 @@ from typing import Final
 
 import msgspec
 
+from onward.core.failure import FailureKind
 from onward.dialects.fields import (
     ANY_MODEL,
     CONTINUE_OR_OPEN,
@@ -20,6 +21,7 @@ from onward.dialects.fields import (
     TOP_NEEDS_LOGPROBS,
     TWO_PROMPTS,
 )
+from onward.dialects.passed import passed_surfaces
 from onward.dialects.schema import (
     Action,
     Auth,
@@ -28,6 +30,7 @@ from onward.dialects.schema import (
     Field,
     Is,
     NamedTool,
+    Passing,
     Product,
     Rule,
     Surface,
@@ -326,6 +329,8 @@ OPENAI: Final = Dialect(
         )
     },
     errors=FAILURES,
+    passed=passed_surfaces(most_choices=MOST_CHOICES, best_of=Integer(low=1, high=20), lenient=False),
+    passing=Passing(final=frozenset({FailureKind.INVALID_REQUEST})),
     auth=(Auth.BEARER, Auth.X_API_KEY),
     references=REFERENCES,
     notes=(
