@@ -1,14 +1,21 @@
 """Rate limits for the contract suite: every sort of them, under a clock that the tests set."""
 
+import os
+import secrets
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
 from onward.admission.limits import Exceeded, GiveBack, RateLimits, Take
 from onward.stores.limits import MemoryLimits
+from onward.stores.redis import RedisLimits
 from onward.stores.remote import RemoteLimits, StoreConnection
 from onward.stores.remote_server import serve_stores
+from tests.conftest import missing
 
 
 class HeldClock:
@@ -98,7 +105,36 @@ async def remote(folder: Path) -> AsyncIterator[Bench]:
     await server.close()
 
 
+REDIS = os.environ.get("ONWARD_TEST_REDIS", "redis://127.0.0.1:6379/0")
+
+
+async def clear(url: str, prefix: str) -> None:
+    """Forget what a test left in Redis, or say that there is none."""
+    async with Redis.from_url(url, socket_connect_timeout=5) as client:
+        try:
+            keys = [key async for key in client.scan_iter(prefix + "*", count=1000)]
+        except RedisError as error:
+            missing(f"Redis at {url} ({error})")
+        if keys:
+            await client.delete(*keys)
+
+
+@asynccontextmanager
+async def redis(folder: Path) -> AsyncIterator[Bench]:
+    clock = HeldClock()
+    prefix = f"onward:test:{secrets.token_hex(8)}:"
+    both = [RedisLimits(REDIS, prefix=prefix, clock=clock.read) for _ in range(2)]
+    await clear(REDIS, prefix)
+    try:
+        yield Bench(clock, *both)
+    finally:
+        for limits in both:
+            await limits.close()
+        await clear(REDIS, prefix)
+
+
 BENCHES: dict[str, Callable[[Path], AbstractAsyncContextManager[Bench]]] = {
     "memory": memory,
     "remote": remote,
+    "redis": redis,
 }
