@@ -138,10 +138,9 @@ def decide(
             name = operation.request_id
             if name in holds:
                 results.append(_GRANTED)
-            elif name in ended_now or name in ended:
-                results.append(_UNCHANGED)
             else:
-                results.append(_reserve(books, operation, changes))
+                over = name in ended_now or name in ended
+                results.append(_reserve(books, operation, changes, over=over))
         elif isinstance(operation, Settle | Release):
             name = operation.request_id
             if name in holds:
@@ -169,7 +168,10 @@ def credited_after(money: Money, amount: int) -> int:
     return money.credited + amount
 
 
-def _reserve(books: Books, reserve: Reserve, changes: Changes) -> Result:
+def _reserve(books: Books, reserve: Reserve, changes: Changes, *, over: bool) -> Result:
+    """`over`: a reservation of this name has ended. A store may learn that only from a hold it tries to
+    write, so it is asked last.
+    """
     amount = _amount(reserve.amount)
     tallies = books.tallies
     if amount:
@@ -181,6 +183,9 @@ def _reserve(books: Books, reserve: Reserve, changes: Changes) -> Result:
             available = limit - tally.spent - tally.held
             if amount > available:
                 return Refused(account.kind, max(available, 0))
+    if over:
+        return _UNCHANGED
+    if amount:
         for account in reserve.accounts:
             tallies[account.id].held += amount
     hold = Hold(reserve, amount)

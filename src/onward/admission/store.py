@@ -98,8 +98,8 @@ class Store(Protocol):
         """Write a batch in order; one result for each. All of it is durable on return.
 
         A `Reserve` of a request ID that is held already is `Granted` again, as it was the first time; one
-        that has ended is never held again: `Done(ended=False)`. ValueError for an amount below 0;
-        nothing of the batch is written then.
+        that has ended is never held again: `Done(ended=False)`, or `Refused` where an account could not
+        carry it anyway. ValueError for an amount below 0; nothing of the batch is written then.
         """
         ...
 
