@@ -76,12 +76,13 @@ class GuardedGet:
     async def get(self, address: str, room: Bytes) -> bytes:
         """What lies there. Raises `RemoteImageError`. How long it takes is for the caller to bound."""
         url = self._checked(_parsed(address))
-        for _ in range(self._rules.most_redirects + 1):
+        most = self._rules.most_redirects
+        for left in range(most, -1, -1):
             found = await self._follow(url, room)
             if isinstance(found, bytes):
                 return found
-            url = self._onwards(url, found)
-        most = self._rules.most_redirects
+            if left:
+                url = self._onwards(url, found)
         raise RemoteImageError(
             "answers with a redirect, and none is followed here: send the address that it leads to"
             if most == 0
@@ -105,7 +106,7 @@ class GuardedGet:
         """Where a redirect leads. All that is wrong with it reads the same."""
         try:
             following = self._checked(_parsed(str(url.join(location[: LONGEST_ADDRESS + 1]))))
-        except (RemoteImageError, httpx.InvalidURL):
+        except (RemoteImageError, httpx.InvalidURL, ValueError):
             raise _not_fetched(url, "a redirect to no address that is fetched") from None
         if url.scheme == "https" and following.scheme != "https":
             raise _not_fetched(url, "a redirect out of TLS")
@@ -119,7 +120,7 @@ class GuardedGet:
                 return await self._ask(url, number, room)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 why = excerpt(error, 200)
-            except httpx.TransportError as error:
+            except (httpx.TransportError, OSError) as error:  # OSError: TLS that breaks while it is read
                 why = excerpt(error, 200)
                 break
         raise _not_fetched(url, why)
@@ -179,7 +180,7 @@ def _parsed(address: str) -> httpx.URL:
         raise RemoteImageError(f"is an address of more than {LONGEST_ADDRESS} characters")
     try:
         url = httpx.URL(address)
-    except httpx.InvalidURL:
+    except (httpx.InvalidURL, ValueError):
         raise RemoteImageError("is no well-formed address") from None
     if url.scheme not in {"http", "https"}:
         raise RemoteImageError("is no http or https address")

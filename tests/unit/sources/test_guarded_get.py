@@ -164,6 +164,7 @@ async def test_g26_no_host_that_is_written_oddly(host_part: str):
         ("http://images.test:99999/a.png", "the port 99999"),
         ("http://images.test/\r\nHost: other", "well-formed"),
         ("http://images.test/a\x00", "well-formed"),
+        ("http://images.test/\ud800", "well-formed"),
         ("http:///a.png", "has a host"),
         ("http://images.test/" + "a" * 9000, "8192"),
     ],
@@ -226,6 +227,7 @@ async def test_g26_no_redirect_where_none_is_followed(host: ImageHost, inside: I
         "http://127.0.0.1:22/",
         "file:///etc/passwd",
         "http://[::1",
+        "https:////65[+;<6",
         "http://127.0.0.1:{port}/" + "a" * 9000,
     ],
 )
@@ -397,3 +399,18 @@ async def test_a_redirect_does_not_lead_out_of_tls(certificate: Path, host: Imag
         with pytest.raises(RemoteImageError, match=NOT_FETCHED):
             await one.get(f"https://images.test:{secure.port}/down", Bytes(10_000, 10_000))
     assert host.paths == ["/up"]
+
+
+async def test_tls_that_breaks_is_no_fault_of_ours(certificate: Path):
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server.load_cert_chain(certificate)
+
+    async def garble(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\nhalf")
+        await writer.drain()
+        writer.get_extra_info("socket")._sock.send(b"\x17\x03\x03\x00\x20" + bytes(32))
+
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    names = Names(images_test=[["127.0.0.1"]])
+    async with ImageHost({"/": garble}).listening(tls=server) as host:
+        assert await refused(f"https://images.test:{host.port}/", host, names, tls=trusting) == NOT_FETCHED
