@@ -33,7 +33,7 @@ def document(dialects: Iterable[Dialect]) -> str:
 def _dialect(dialect: Dialect) -> str:
     parts = [f"\n## `{dialect.name}`\n\n{dialect.about}\n"]
     parts += [_surface(surface) for surface in dialect.surfaces.values()]
-    parts += [_answers(dialect), _references(dialect), _errors(dialect)]
+    parts += [_answers(dialect), _providers(dialect), _references(dialect), _errors(dialect)]
     if dialect.notes:
         parts.append("\n### Choices\n\n" + "".join(f"- {note}\n" for note in dialect.notes))
     return "".join(parts)
@@ -58,7 +58,8 @@ def _field(field: Field) -> tuple[str, ...]:
     default = "required" if field.required else ""
     if field.default not in (None, [], {}, ""):
         default = f"`{msgspec.json.encode(field.default).decode()}`"
-    return names, words(field.value), default, field.note, field.source
+    value = f"{words(field.value)}; else as if absent" if field.lenient else words(field.value)
+    return names, value, default, field.note, field.source
 
 
 def _answers(dialect: Dialect) -> str:
@@ -80,6 +81,44 @@ def _answers(dialect: Dialect) -> str:
     return "\n### Answers\n\n" + "".join(f"- {line}\n" for line in lines)
 
 
+def _providers(dialect: Dialect) -> str:
+    """What goes on to a provider, how, and what its failures lead to."""
+    title = "\n### Models of providers\n\n"
+    if not dialect.passed:
+        return title + "None: only models that are served here answer.\n"
+    passing = dialect.passing
+    lines = [
+        (
+            "A body goes on byte for byte, save the value of `model`, a limit on output, and "
+            "`stream_options.include_usage`, which is set in every stream."
+        ),
+        (
+            f"A request without a limit on output is held for `assumed_max_tokens`, and "
+            f"{'that is sent on as its limit' if passing.cap_unset else 'sent on without one'}."
+        ),
+        (
+            "A limit that the balance does not carry "
+            f"{'is lowered to what it does' if passing.lowers_limit else 'is refused'}."
+        ),
+    ]
+    final = ", ".join(f"`{kind}`" for kind in sorted(passing.final))
+    lines.append(
+        "Any failure before the first piece of output moves on to the model's next deployment"
+        + (f", but {final}." if final else ".")
+    )
+    if passing.joint_failure is not None:
+        lines.append(f"When several deployments failed, the failure is `{passing.joint_failure}`.")
+    if any(row.passes_status for row in dialect.errors.values()):
+        lines.append("When a model has one provider, the status that it refused with is passed on.")
+    lines.append("A provider's own messages are never shown.")
+    text = title + "".join(f"- {line}\n" for line in lines)
+    for surface in dialect.passed.values():
+        rows = [_field(field) for field in surface.fields]
+        text += f"\nRead of a body for `{surface.path}`:\n\n"
+        text += _table(("field", "value", "default", "meaning", "from"), rows)
+    return text
+
+
 def _references(dialect: Dialect) -> str:
     rows = [(f"`{form.example}`", form.note) for form in dialect.references]
     rows.append(("anything else", "A model, by its ID, an alias, or the ID of its public repository."))
@@ -88,7 +127,12 @@ def _references(dialect: Dialect) -> str:
 
 def _errors(dialect: Dialect) -> str:
     rows = [
-        (f"`{kind}`", str(row.status), f"`{row.type}`", f"`{row.code}`")
+        (
+            f"`{kind}`",
+            f"{row.status}, or the provider's" if row.passes_status else str(row.status),
+            f"`{row.type}`",
+            f"`{row.code}`",
+        )
         for kind, row in dialect.errors.items()
     ]
     return "\n### Failures\n\n" + _table(("failure", "status", "type", "code"), rows)

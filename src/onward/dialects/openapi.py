@@ -17,7 +17,10 @@ def openapi(dialect: Dialect, mount: str, version: str) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     statuses = sorted({row.status for row in dialect.errors.values()})
     for surface in dialect.surfaces.values():
-        paths.setdefault(surface.path, {})[surface.method.lower()] = _operation(surface, statuses)
+        operation = _operation(surface, statuses)
+        if surface.name in dialect.passed:
+            _add_providers(operation, dialect, dialect.passed[surface.name])
+        paths.setdefault(surface.path, {})[surface.method.lower()] = operation
     return {
         "openapi": "3.1.0",
         "info": {"title": f"Onward: {dialect.title}", "version": version, "description": dialect.about},
@@ -52,6 +55,19 @@ def _operation(surface: Surface, statuses: list[int]) -> dict[str, Any]:
         schema = object_schema(surface.fields)
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     return operation
+
+
+def _add_providers(operation: dict[str, Any], dialect: Dialect, passed: Surface) -> None:
+    """What is different where a provider answers."""
+    read = ", ".join(f"`{field.name}`" for field in passed.fields)
+    operation["requestBody"]["description"] = (
+        f"The fields of models that are served here. Where a provider answers, only {read} are read, and the "
+        "body goes on as it is."
+    )
+    rows = dialect.errors.values()
+    if any(row.passes_status for row in rows):
+        any_error = {"$ref": f"#/components/responses/Error{min(row.status for row in rows)}"}
+        operation["responses"] |= {"4XX": any_error, "5XX": any_error}
 
 
 def _error_schema(dialect: Dialect) -> dict[str, Any]:

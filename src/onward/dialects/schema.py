@@ -223,6 +223,9 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     auth: tuple[Auth, ...] = (Auth.BEARER,)
     references: tuple[Reference, ...] = ()
     """Tried in order; a reference that none matches is a plain model ID."""
+    untyped_body_lacks: str | None = None
+    """The field that a body without a JSON content type is said to lack, as it is not read (K-2); None:
+    the missing header is named."""
     retry_after: int = 1
     """Seconds in `Retry-After` on 429 and 503 where the failure names none."""
     notes: tuple[str, ...] = ()

@@ -30,10 +30,22 @@ _LOW_SURROGATE: Final = re.compile(
 )
 
 
-def check_body_headers(content_type: str | None, content_encoding: str | None) -> None:
-    """Refuse a body by what its header says of it. Raises `Failure` (INVALID_REQUEST)."""
+def check_body_headers(
+    content_type: str | None, content_encoding: str | None, untyped_lacks: str | None = None
+) -> None:
+    """Refuse a body by what its header says of it. Raises `Failure` (INVALID_REQUEST).
+
+    `untyped_lacks` is `Dialect.untyped_body_lacks`.
+    """
     if content_type != "application/json":
-        _check_content_type(content_type)
+        try:
+            _check_content_type(content_type)
+        except Failure as failure:
+            if untyped_lacks is None:
+                raise
+            raise invalid(
+                untyped_lacks, f"'{untyped_lacks}' is missing, as the body was not read. {failure.message}"
+            ) from None
     if content_encoding is not None and content_encoding.strip().lower() not in ("", "identity"):
         raise invalid(
             None,

@@ -22,14 +22,15 @@ class EncodedFailure(msgspec.Struct, frozen=True):
 def encode_failure(dialect: Dialect, failure: Failure) -> EncodedFailure:
     """The response of a failure that happened before the first byte."""
     row = dialect.errors[failure.kind]
+    status = (failure.upstream_status if row.passes_status else None) or row.status
     headers: list[tuple[bytes, bytes]] = [_JSON]
-    if row.status in _RETRIED:
+    if status in _RETRIED:
         seconds = dialect.retry_after if failure.retry_after is None else failure.retry_after
         headers.append((b"retry-after", b"%d" % seconds))
-    if row.status == 401:
+    if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     body = {"error": _error(row, failure, dialect.response.error_keys)}
-    return EncodedFailure(row.status, headers, msgspec.json.encode(body))
+    return EncodedFailure(status, headers, msgspec.json.encode(body))
 
 
 def failure_event(dialect: Dialect, failure: Failure) -> bytes:
