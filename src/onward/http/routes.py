@@ -1,4 +1,4 @@
-"""Which endpoint answers a path: a table of exact paths, and of prefixes whose rest is a model's ID."""
+"""Which endpoint answers a path: a table of exact paths, and of paths with a part that names something."""
 
 import difflib
 from collections.abc import Awaitable, Callable
@@ -31,18 +31,23 @@ class Routes:
 
     def __init__(self, mounts: dict[str, Dialect]) -> None:
         self._exact: dict[str, dict[str, Route]] = {}
-        self._prefixes: list[tuple[str, dict[str, Route]]] = []
+        self._open: list[tuple[str, str, dict[str, Route]]] = []
+        """What stands before and behind the part that names something; the longest first."""
         self._mounts = sorted(mounts.items(), key=lambda item: -len(item[0]))
         self._default = next(iter(mounts.values()))
 
     def add(self, method: str, path: str, route: Route) -> None:
-        """Answer a path; ``…/{model}`` takes everything below it. A GET answers HEAD as well."""
-        if path.endswith("{model}"):
-            prefix = path.removesuffix("{model}")
-            known = [methods for one, methods in self._prefixes if one == prefix]
+        """Answer a path. A part in braces takes everything that stands there, slashes too: ``…/{model}``,
+        ``…/{name}/credits``. A GET answers HEAD as well.
+        """
+        before, brace, rest = path.partition("{")
+        if brace:
+            behind = rest.partition("}")[2]
+            known = [methods for one, other, methods in self._open if (one, other) == (before, behind)]
+            methods = known[0] if known else {}
             if not known:
-                self._prefixes.append((prefix, {}))
-            methods = known[0] if known else self._prefixes[-1][1]
+                self._open.append((before, behind, methods))
+                self._open.sort(key=lambda one: (-len(one[0]), -len(one[1])))
         else:
             methods = self._exact.setdefault(path, {})
         methods[method] = route
@@ -54,13 +59,14 @@ class Routes:
         return method in self._exact.get(path, {})
 
     def find(self, path: str) -> tuple[dict[str, Route], str] | None:
-        """The routes of a path by method, and the rest below a prefix."""
+        """The routes of a path by method, and what its open part names."""
         methods = self._exact.get(path)
         if methods is not None:
             return methods, ""
-        for prefix, below in self._prefixes:
-            if path.startswith(prefix) and len(path) > len(prefix):
-                return below, path[len(prefix) :]
+        for before, behind, methods in self._open:
+            size = len(path) - len(behind)
+            if size > len(before) and path.startswith(before) and path.endswith(behind):
+                return methods, path[len(before) : size]
         return None
 
     def closest(self, path: str) -> str | None:
