@@ -20,6 +20,7 @@ from onward.core.generate import EngineFinish, ScoredToken
 from onward.core.request import ChatRequest, Message, ToolCall
 from onward.rendering.families import registry
 from onward.rendering.families.native import NativeRenderer
+from onward.rendering.renderer import ReplyOptions
 from onward.rendering.token_path import TokenPath
 from onward.wiring.offline import read_tokenizer
 
@@ -79,7 +80,7 @@ def main() -> None:
         return len(scored)
 
     def whole() -> int:
-        one = renderer.reply(tools=[TOOL])
+        one = renderer.reply(ReplyOptions(tools=[TOOL]))
         for token in scored:
             one.push(token)
             one.take()
@@ -87,7 +88,7 @@ def main() -> None:
         return len(scored)
 
     def whole_with_ids() -> int:
-        one = renderer.reply(tools=[TOOL], stops=["STOP", "\n\n\n\n"], want_ids=True)
+        one = renderer.reply(ReplyOptions(tools=[TOOL], stops=["STOP", "\n\n\n\n"], want_ids=True))
         for token in scored:
             one.push(token)
             one.take()

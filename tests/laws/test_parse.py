@@ -16,6 +16,7 @@ from onward.core.generate import EngineFinish, ScoredToken
 from onward.rendering.families import registry
 from onward.rendering.families.native import NativeRenderer
 from onward.rendering.parsing.grammar import Says
+from onward.rendering.renderer import ReplyOptions
 from tests.laws.families import marks_of, renderers
 from tests.unit.rendering.families.oracle import TOOLS
 
@@ -69,7 +70,7 @@ def tokens_of(renderer: NativeRenderer):
 
 
 def reply(renderer: NativeRenderer, ids: list[int], cuts: list[int], **options) -> list[ChoiceDelta]:
-    parser = renderer.reply(tools=TOOLS, want_ids=True, want_entries=True, **options)
+    parser = renderer.reply(ReplyOptions(tools=TOOLS, want_ids=True, want_entries=True, **options))
     deltas, at = [], 0
     for size in cuts:
         for token in ids[at : at + size]:

@@ -18,6 +18,7 @@ from onward.rendering.families import registry
 from onward.rendering.families.conversation import conversation_of
 from onward.rendering.families.native import NativeRenderer
 from onward.rendering.prompt import PromptBuilder
+from onward.rendering.renderer import ReplyOptions
 from onward.wire.requests import render_request
 from onward.wiring import config as settings
 from onward.wiring import offline
@@ -135,7 +136,7 @@ def _reply(renderer: offline.Chat, line: str, number: int, *, stream: bool) -> A
 def _deltas(
     renderer: offline.Chat, ids: list[int], prefill: list[int], tools: list[Any], why: EngineFinish
 ) -> Iterator[ChoiceDelta]:
-    reply = renderer.reply(prefill=prefill, tools=tools)
+    reply = renderer.reply(ReplyOptions(prefill=prefill, tools=tools))
     for token in ids:
         reply.push(ScoredToken(token))
         yield reply.take()

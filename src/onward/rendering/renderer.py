@@ -4,8 +4,8 @@ Every model family renders and reads through a `Renderer`: natively (`families.n
 the model's own template (`template.TemplateRenderer`).
 """
 
-from collections.abc import Collection
-from typing import Protocol
+from collections.abc import Collection, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
@@ -31,6 +31,39 @@ class ImageMarks(msgspec.Struct, frozen=True):
 
     before: str
     after: str
+
+
+class ReplyOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a caller wants of one reply."""
+
+    prefill: Sequence[int] = ()
+    """Tokens of the reply that stand in the prompt already."""
+    tools: Sequence[dict[str, Any]] = ()
+    index: int = 0
+    """The choice's number in the answer."""
+    stops: Sequence[str] = ()
+    end_token_ids: Collection[int] | None = None
+    """All that end the generation; None: those with which the model ends a reply."""
+    want_entries: bool = False
+    want_ids: bool = False
+    separate_reasoning: bool = True
+    """Whether reasoning is told apart from content."""
+
+
+def reply_options(
+    request: ChatRequest, prompt: RenderedPrompt, *, index: int, end_token_ids: Collection[int]
+) -> ReplyOptions:
+    """What a request wants of a reply to `prompt`."""
+    return ReplyOptions(
+        prefill=prompt.prefill,
+        tools=request.tools,
+        index=index,
+        stops=request.stop,
+        end_token_ids=end_token_ids,
+        want_entries=request.logprobs is not None,
+        want_ids=request.return_token_ids,
+        separate_reasoning=request.separate_reasoning,
+    )
 
 
 class Renderer(Protocol):

@@ -14,13 +14,12 @@ from jinja2 import Template, TemplateError, meta
 from onward.core.clock import Clock, SystemClock
 from onward.core.failure import Failure, FailureKind, excerpt, invalid
 from onward.core.request import ChatRequest, Message, ToolCall
-from onward.rendering.codecs.call import Tools
 from onward.rendering.conversation import Shape, message_values
 from onward.rendering.families.fallback import begun_thought, reply_grammar
 from onward.rendering.guard import NONCHARACTERS, Framing, Guard, strings_in, without_seams
 from onward.rendering.parsing.reply import Reply
 from onward.rendering.parsing.table import Table
-from onward.rendering.renderer import RenderedPrompt, Renderer, ReplyParser
+from onward.rendering.renderer import RenderedPrompt, Renderer, ReplyOptions, ReplyParser, reply_options
 from onward.rendering.sandbox import RefusalError, Sandbox
 from onward.rendering.tokenizer import Tokenizer
 
@@ -116,44 +115,11 @@ class TemplateRenderer:
         self, request: ChatRequest, prompt: RenderedPrompt, *, index: int, end_token_ids: Collection[int]
     ) -> ReplyParser:
         """The parser of a reply; see `renderer.Renderer`."""
-        return self.reply(
-            prefill=prompt.prefill,
-            tools=request.tools,
-            index=index,
-            stops=request.stop,
-            end_token_ids=end_token_ids,
-            want_entries=request.logprobs is not None,
-            want_ids=request.return_token_ids,
-            separate_reasoning=request.separate_reasoning,
-        )
+        return self.reply(reply_options(request, prompt, index=index, end_token_ids=end_token_ids))
 
-    def reply(
-        self,
-        *,
-        prefill: Sequence[int] = (),
-        tools: Sequence[dict[str, Any]] = (),
-        index: int = 0,
-        stops: Sequence[str] = (),
-        end_token_ids: Collection[int] | None = None,
-        want_entries: bool = False,
-        want_ids: bool = False,
-        separate_reasoning: bool = True,
-    ) -> Reply:
-        """A parser without a request; `end_token_ids` are the model's own if not given."""
-        own = self._tokenizer.end_token_ids
-        return Reply(
-            self._table,
-            self._tokenizer,
-            index=index,
-            stops=stops,
-            end_token_ids=own if end_token_ids is None else end_token_ids,
-            own_end_ids=own,
-            want_entries=want_entries,
-            want_ids=want_ids,
-            tools=Tools(tools),
-            prefill=prefill,
-            separate_reasoning=separate_reasoning,
-        )
+    def reply(self, options: ReplyOptions) -> Reply:
+        """A parser without a request."""
+        return Reply(self._table, self._tokenizer, self._tokenizer.end_token_ids, options)
 
     def begun(self, prompt: Sequence[int], *, bare: bool = False) -> list[int]:  # noqa: ARG002
         """Of a prompt given as IDs, those that belong to the reply: the thought it has begun."""

@@ -1,19 +1,18 @@
 """A renderer and parser for a family: special IDs directly, text as text."""
 
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from typing import Final
 
 from onward.core.clock import Clock, SystemClock
 from onward.core.failure import Failure, FailureKind, invalid
 from onward.core.request import ChatRequest, TextPart
-from onward.rendering.codecs.call import Tools
 from onward.rendering.families.conversation import conversation_of
 from onward.rendering.families.family import Family
 from onward.rendering.guard import NONCHARACTERS
 from onward.rendering.parsing.reply import Reply
 from onward.rendering.parsing.table import Table
 from onward.rendering.prompt import PromptBuilder
-from onward.rendering.renderer import RenderedPrompt
+from onward.rendering.renderer import RenderedPrompt, ReplyOptions, reply_options
 from onward.rendering.tokenizer import Tokenizer
 
 
@@ -83,43 +82,11 @@ class NativeRenderer:
         index: int,
         end_token_ids: Collection[int],
     ) -> Reply:
-        return self.reply(
-            prefill=prompt.prefill,
-            tools=request.tools,
-            index=index,
-            stops=request.stop,
-            end_token_ids=end_token_ids,
-            want_entries=request.logprobs is not None,
-            want_ids=request.return_token_ids,
-            separate_reasoning=request.separate_reasoning,
-        )
+        return self.reply(reply_options(request, prompt, index=index, end_token_ids=end_token_ids))
 
-    def reply(
-        self,
-        *,
-        prefill: Sequence[int] = (),
-        tools: Sequence[dict[str, Any]] = (),
-        index: int = 0,
-        stops: Sequence[str] = (),
-        end_token_ids: Collection[int] | None = None,
-        want_entries: bool = False,
-        want_ids: bool = False,
-        separate_reasoning: bool = True,
-    ) -> Reply:
-        """A parser without a request; `end_token_ids` are the family's own if not given."""
-        return Reply(
-            self._table,
-            self._tokenizer,
-            index=index,
-            stops=stops,
-            end_token_ids=self._stops if end_token_ids is None else end_token_ids,
-            own_end_ids=self._stops,
-            want_entries=want_entries,
-            want_ids=want_ids,
-            tools=Tools(tools),
-            prefill=prefill,
-            separate_reasoning=separate_reasoning,
-        )
+    def reply(self, options: ReplyOptions) -> Reply:
+        """A parser without a request."""
+        return Reply(self._table, self._tokenizer, self._stops, options)
 
     def begun(self, prompt: Sequence[int], *, bare: bool = False) -> list[int]:
         """Of a prompt given as IDs, those that belong to the reply: all behind the last header.

@@ -9,6 +9,7 @@ from onward.core.ids import RandomIds
 from onward.rendering.codecs.call import Mark, Tools
 from onward.rendering.parsing.machine import Machine
 from onward.rendering.parsing.table import Table
+from onward.rendering.renderer import ReplyOptions
 from onward.rendering.token_path import TokenPath
 from onward.rendering.tokenizer import Tokenizer
 
@@ -23,35 +24,25 @@ class Reply:
     """
 
     def __init__(
-        self,
-        table: Table,
-        tokenizer: Tokenizer,
-        *,
-        index: int,
-        stops: Sequence[str],
-        end_token_ids: Collection[int],
-        own_end_ids: Collection[int],
-        want_entries: bool,
-        want_ids: bool,
-        tools: Tools,
-        prefill: Sequence[int] = (),
-        separate_reasoning: bool = True,
+        self, table: Table, tokenizer: Tokenizer, own_end_ids: Collection[int], options: ReplyOptions
     ) -> None:
-        """`own_end_ids`: those with which the model ends a reply; another one of `end_token_ids`
-        (the caller's) cuts it. `prefill`: tokens of the reply that stand in the prompt already.
+        """`own_end_ids`: those with which the model ends a reply; another one of the options'
+        (the caller's) cuts it.
         """
         self._tokenizer: Final = tokenizer
         self._own_end_ids: Final = own_end_ids
-        self._machine: Final = Machine(table, tools, _IDS, separate_reasoning=separate_reasoning)
-        if prefill:
-            self._machine.begin(symbols(table, tokenizer, prefill))
+        self._machine: Final = Machine(
+            table, Tools(options.tools), _IDS, separate_reasoning=options.separate_reasoning
+        )
+        if options.prefill:
+            self._machine.begin(symbols(table, tokenizer, options.prefill))
         self._path: Final = TokenPath(
             tokenizer,
-            index=index,
-            stops=stops,
-            end_token_ids=end_token_ids,
-            want_entries=want_entries,
-            want_ids=want_ids,
+            index=options.index,
+            stops=options.stops,
+            end_token_ids=own_end_ids if options.end_token_ids is None else options.end_token_ids,
+            want_entries=options.want_entries,
+            want_ids=options.want_ids,
             marks=table.control,
         )
         self._given = 0

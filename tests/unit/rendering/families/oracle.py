@@ -17,6 +17,7 @@ from onward.core.generate import EngineFinish, ScoredToken
 from onward.core.request import ChatRequest, Message, TextPart, ToolCall
 from onward.rendering.families import registry
 from onward.rendering.families.native import NativeRenderer
+from onward.rendering.renderer import ReplyOptions
 from onward.rendering.template import TemplateRenderer
 from onward.rendering.tokenizer import Tokenizer
 from onward.rendering.tokenizer_json import from_json
@@ -242,7 +243,7 @@ def deltas(
     **options: Any,
 ) -> list[ChoiceDelta]:
     """A reply's deltas, step by step."""
-    reply = renderer.reply(prefill=prefill, tools=tools, **options)
+    reply = renderer.reply(ReplyOptions(prefill=prefill, tools=tools, **options))
     pieces = []
     rest, sizes = list(ids), iter(cuts or ())
     while rest:

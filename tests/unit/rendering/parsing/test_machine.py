@@ -11,6 +11,7 @@ from onward.rendering.parsing.grammar import END, NEWLINE, NEWLINES, Edge, Gramm
 from onward.rendering.parsing.machine import Machine
 from onward.rendering.parsing.reply import Reply
 from onward.rendering.parsing.table import Table, TextMarks
+from onward.rendering.renderer import ReplyOptions
 from tests.unit.rendering.tiny import END as IM_END
 from tests.unit.rendering.tiny import byte_level
 
@@ -188,17 +189,8 @@ def reply(tokens: list[int], stops: list[str], step: int):
             "reasoning": State(says=Says.REASONING, edges={"</think>": Edge(to="content")}),
         },
     )
-    one = Reply(
-        Table(grammar, TINY),
-        TINY,
-        index=0,
-        stops=stops,
-        end_token_ids=[IM_END],
-        own_end_ids=[IM_END],
-        want_entries=True,
-        want_ids=True,
-        tools=NO_TOOLS,
-    )
+    options = ReplyOptions(stops=stops, want_entries=True, want_ids=True)
+    one = Reply(Table(grammar, TINY), TINY, [IM_END], options)
     deltas = []
     for at in range(0, len(tokens), step):
         for token in tokens[at : at + step]:
