@@ -19,6 +19,8 @@ from onward.admission.store import Money, Store, StoredKey
 from onward.core.clock import Clock
 from onward.core.failure import Failure, FailureKind, excerpt, invalid
 
+SHORTEST_TOKEN: Final = 16
+"""Characters of the token that lets operators change a roster."""
 _PREFIX: Final = 8
 """Characters of a secret that are kept; 38 random ones stay unknown."""
 _CURSOR: Final = re.compile(r"config:(\d{1,9})|store:(.{0,100})")

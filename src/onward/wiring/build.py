@@ -31,6 +31,7 @@ from onward.routing import catalog
 from onward.serve.model import Deployment, ProxiedModel, ServedModel
 from onward.stores.limits import MemoryLimits
 from onward.wiring import config as settings
+from onward.wiring.admin import admin_of
 from onward.wiring.admission import Admission
 from onward.wiring.checkpoints import CheckpointedModel, FolderCheckpoints
 from onward.wiring.plan import Plan
@@ -109,6 +110,7 @@ def assemble(
     mounts = {path.rstrip("/"): DIALECTS[name] for name, path in config.dialects.items()}
     routes = Routes(mounts)
     Health(models, metrics, lifecycle, list(mounts)).add_to(routes)
+    admin_of(config, models, held, admission, store).add_to(routes)
     generation = Generation(
         models,
         limits,

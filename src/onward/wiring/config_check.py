@@ -17,6 +17,7 @@ from onward.rendering.families import registry
 from onward.sources import SourceError, check_source
 from onward.sources.public_address import is_never_fetched_from
 from onward.wiring import gateway_check
+from onward.wiring.admin_check import admin_faults
 from onward.wiring.config_read import closest
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def _server(config: "Config") -> Iterator[str]:
         yield "server.host: must not be empty"
     elif not _is_address(server.host):
         yield f"server.host: {server.host} is no address here; write an address of this machine, or its name"
+    yield from admin_faults(server)
 
 
 def _images(config: "Config") -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""The admin API: keys, tenants, money, and what the server does right now."""
