@@ -128,12 +128,23 @@ class Roster:
         """One key by its ID, or by its name if it is living. Raises UNKNOWN_ROUTE."""
         try:
             return await self.key(name)
-        except Failure:
+        except Failure as failure:
+            if failure.kind is not FailureKind.UNKNOWN_ROUTE:
+                raise
             directory = None if self._store is None else await self._store.directory()
             for key in [] if directory is None else directory.keys:
                 if key.name == name:
                     return await self.key(key.id)
             raise
+
+    async def key_id(self, named: str) -> str:
+        """The ID of a key that is named by it or by its name. What is no key any more stays as it is."""
+        try:
+            return (await self.key_named(named)).key.id
+        except Failure as failure:
+            if failure.kind is not FailureKind.UNKNOWN_ROUTE:
+                raise
+            return named
 
     async def create_key(self, settings: KeySettings) -> tuple[KnownKey, str]:
         """A new key, and its secret, which nobody can be told again."""

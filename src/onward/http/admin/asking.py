@@ -2,12 +2,14 @@
 
 import re
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
 from onward.admission.ledger import State
 from onward.core.failure import excerpt, invalid
-from onward.http.exchange import Exchange
+
+if TYPE_CHECKING:
+    from onward.http.exchange import Exchange
 
 LONGEST_PAGE: Final = 1000
 GROUPS: Final = ("model", "key", "tenant", "day", "month", "surface")
@@ -17,7 +19,7 @@ _TIME: Final = re.compile(
 _LONGEST: Final = 1000
 
 
-def read_query(exchange: Exchange, *names: str) -> dict[str, str]:
+def read_query(exchange: "Exchange", *names: str) -> dict[str, str]:
     """The parameters of a request, each at most once. Raises `Failure` for any that is not in `names`."""
     given: dict[str, str] = {}
     text = exchange.scope["query_string"].decode("latin-1")

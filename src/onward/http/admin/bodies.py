@@ -152,7 +152,7 @@ def _fault(kind: type[msgspec.Struct], values: dict[str, Any]) -> Failure:
     hints = get_type_hints(kind, include_extras=True)
     for name in values:
         if name not in hints:
-            fields = ", ".join(hints)
+            fields = ", ".join(sorted(hints))
             return invalid(
                 excerpt(name, 40), f"There is no field '{excerpt(name, 40)}' here. There is {fields}."
             )

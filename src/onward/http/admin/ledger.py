@@ -36,7 +36,7 @@ class LedgerEndpoints:
         query = EntryQuery(
             request_id=given.get("request_id"),
             tenant=given.get("tenant"),
-            key_id=await key_id(self._roster, given.get("key")),
+            key_id=await self._key_id(given),
             model=given.get("model"),
             state=state_of(given),
             from_ms=time_of(given, "from"),
@@ -57,7 +57,7 @@ class LedgerEndpoints:
         query = UsageQuery(
             group_by=groups,
             tenant=given.get("tenant"),
-            key_id=await key_id(self._roster, given.get("key")),
+            key_id=await self._key_id(given),
             model=given.get("model"),
             from_ms=time_of(given, "from"),
             before_ms=time_of(given, "to"),
@@ -89,6 +89,9 @@ class LedgerEndpoints:
         ]
         await answer_page(exchange, data, page.cursor)
 
+    async def _key_id(self, given: dict[str, str]) -> str | None:
+        return await self._roster.key_id(given["key"]) if "key" in given else None
+
     def _written(self) -> Store:
         if self._store is None:
             raise Failure(
@@ -96,18 +99,6 @@ class LedgerEndpoints:
                 "There is no store ([store] url is none), so nothing is written down.",
             )
         return self._store
-
-
-async def key_id(roster: Roster, named: str | None) -> str | None:
-    """The ID of a key that is named by it, or by its name. What is no key any more stays as it is."""
-    if named is None:
-        return None
-    try:
-        return (await roster.key_named(named)).key.id
-    except Failure as failure:
-        if failure.kind is not FailureKind.UNKNOWN_ROUTE:
-            raise
-        return named
 
 
 def _place(row: UsageRow) -> _Place:
