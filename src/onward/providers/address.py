@@ -29,8 +29,12 @@ class Address:
     @classmethod
     def parse(cls, base_url: str) -> Self:
         """Raises ValueError that says what is wrong without repeating the text, which may hold a secret."""
-        parts = urlsplit(base_url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        try:
+            parts = urlsplit(base_url)
+            port = parts.port
+        except ValueError:
+            raise ValueError("base_url must be an address such as https://api.example.com/v1") from None
+        if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
             raise ValueError("base_url must be an address such as https://api.example.com/v1")
         if parts.username is not None or parts.password is not None:
             raise ValueError("base_url must hold no user or password")
@@ -38,14 +42,15 @@ class Address:
             raise ValueError("base_url must end with its path: it may have no query and no fragment")
         tls = parts.scheme == "https"
         usual = 443 if tls else 80
-        port = parts.port or usual
+        port = port or usual
         try:
             host = parts.hostname.encode("idna").decode("ascii")
             prefix = parts.path.rstrip("/").encode("ascii")
         except UnicodeError:
             raise ValueError("base_url holds a name or a path that cannot be sent; encode it") from None
-        if not prefix.decode().isprintable() or b" " in prefix:
-            raise ValueError("base_url holds a path that cannot be sent; encode it")
+        sent = host + prefix.decode()
+        if not sent.isprintable() or " " in sent:
+            raise ValueError("base_url holds a name or a path that cannot be sent; encode it")
         shown = f"[{host}]" if ":" in host else host
         authority = shown if port == usual else f"{shown}:{port}"
         return cls(host=host, port=port, tls=tls, authority=authority.encode("ascii"), prefix=prefix)

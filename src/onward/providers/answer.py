@@ -63,6 +63,12 @@ class HttpAnswer:
             self.headed.set_exception(failure)
         self.wake()
 
+    def give_up(self) -> None:
+        """Nobody waits for its header any more."""
+        if self.headed.done() and not self.headed.cancelled():
+            self.headed.exception()  # seen, so that nothing complains of it
+        self.close()
+
     # The reader's side
 
     async def read(self) -> bytes:

@@ -1,9 +1,9 @@
 """POST over the connections of one provider."""
 
+import asyncio
 import ssl
 from collections.abc import Iterable
 
-from onward.core.failure import Failure
 from onward.providers.address import Address, Lookup
 from onward.providers.answer import HttpAnswer
 from onward.providers.bounds import Bounds
@@ -59,7 +59,7 @@ class Client:
         more = b"".join([b"%b: %b\r\n" % header for header in headers])
         if more.count(b"\n") != len(headers) or more.count(b"\r") != len(headers) or b"\0" in more:
             raise ValueError("a header of a request holds a line break")
-        if not _OURS.isdisjoint([name for name, _ in headers]):
+        if not _OURS.isdisjoint([name.lower() for name, _ in headers]):
             raise ValueError("a header of a request is one that the transport sets")
         head = b"%b%bcontent-length: %d\r\n\r\n" % (start, more, len(body))
         pool = self._made or self._pool()
@@ -73,10 +73,8 @@ class Client:
                 raise unreachable()
         try:
             await answer.headed
-        except Failure:
-            raise
-        except BaseException:
-            answer.close()
+        except asyncio.CancelledError:
+            answer.give_up()
             raise
         return answer
 
@@ -86,7 +84,8 @@ class Client:
 
     async def close(self) -> None:
         """Close all connections; whoever waits for an answer is failed."""
-        await self._pool().close()
+        if self._made is not None:
+            await self._made.close()
 
     def _pool(self) -> Pool:
         if self._made is None:

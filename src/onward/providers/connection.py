@@ -100,17 +100,19 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         if self._answer is not None:
-            self._fail(broken(), f"the connection was lost ({exc!r})" if exc else "the connection was closed")
+            self._fail(broken(), f"the connection was lost ({exc!r})")
         self._parser = None  # pyright: ignore[reportAttributeAccessIssue] - it holds us, and we it
         self._owner.lost(self)
 
     def eof_received(self) -> None:
-        """Return None: the transport closes itself."""
+        """The provider sends no more. The transport closes itself behind this."""
         self.closed = True
         answer = self._answer
         if answer is not None and self._until_close:
             self._answer = None
             answer.end(self._pieces.copy())
+        else:
+            self._fail(broken(), "it ended before its end")
 
     def abort(self) -> None:
         """Close it at once. An answer that comes in on it has been told by whoever does this."""
@@ -124,11 +126,13 @@ class Connection(asyncio.Protocol):
         self.abort()
 
     def is_stale(self) -> bool:
-        """Whether the provider has closed it, or sent what nobody asked for.
+        """Of an unused one: whether the provider has closed it, may soon, or sent what nobody asked for.
 
         Asks the system too: the end may be there and not have come through the loop yet.
         """
-        return self.closed or self._transport.is_closing() or bool(self._poll and self._poll.poll(0))
+        if self.closed or self._transport.is_closing() or self._loop.time() >= self.idle_until:
+            return True
+        return self._poll is not None and bool(self._poll.poll(0))
 
     # The request
 
