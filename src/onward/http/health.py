@@ -55,6 +55,7 @@ class Health:
             await exchange.respond(200, b'{"status":"ready"}')
 
     async def metrics(self, exchange: Exchange) -> None:
+        self._metrics.hand_on()
         text = await asyncio.to_thread(self._metrics.text)
         await exchange.respond(200, text, [(b"content-type", CONTENT_TYPE)])
 

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -118,7 +119,13 @@ def _fields(record: Record, at: float, ended: float) -> dict[str, Any]:
 
 def _stamp(at: float) -> str:
     """A Unix time as every line begins with it."""
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at * 1000) % 1000:03d}Z"
+    second = int(at)
+    return f"{_second(second)}.{int((at - second) * 1000):03d}Z"
+
+
+@lru_cache(maxsize=4)
+def _second(at: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
 
 
 def _json_line(record: Record, at: float, ended: float) -> bytes:
@@ -126,11 +133,45 @@ def _json_line(record: Record, at: float, ended: float) -> bytes:
 
 
 def _text_line(record: Record, at: float, ended: float) -> bytes:
-    fields = _fields(record, at, ended)
-    path = _encode(fields.pop("path")).decode()[1:-1]
-    head = f"{fields.pop('at')} {fields.pop('status')} {fields.pop('method')} {path}"
-    rest = [f"{name}={_encode(value).decode()}" for name, value in fields.items()]
-    return " ".join([head, *rest]).encode()
+    """The same fields as in JSON, in the same order. Written for speed: it is done for every request."""
+    started, first, quote = record.started, record.first_piece, _quoted
+    line = (
+        f"{_stamp(at)} {record.status} {record.method} {quote(record.path[:200])[1:-1]}"
+        f" request_id={quote(record.request_id)}"
+    )
+    if record.label is not None:
+        line += f" client_request_id={quote(record.label)}"
+    line += f" duration_ms={round((ended - started) * 1000, 2)}"
+    if record.key is not None:
+        line += f" key={quote(record.key)}"
+    if record.model is not None:
+        line += f" model={quote(record.model)}"
+    if record.stream:
+        line += " stream=true"
+    if record.user:
+        line += f" user={quote(record.user[:200])}"
+    if first is not None:
+        line += f" ttft_ms={round((first - started) * 1000, 2)}"
+    if record.finish:
+        line += f" finish={_encode(record.finish).decode()}"
+    if record.failure is not None:
+        line += f" failure={quote(record.failure.value)}"
+    if record.disconnected:
+        line += " disconnected=true"
+    usage = record.usage
+    if usage is not None:
+        line += (
+            f" prompt_tokens={usage.prompt_tokens} completion_tokens={usage.completion_tokens}"
+            f" cached_tokens={usage.cached_tokens}"
+        )
+    return line.encode()
+
+
+def _quoted(text: str) -> str:
+    """A JSON string."""
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return _encode(text).decode()
 
 
 def _milliseconds(start: float, end: float | None) -> float | None:

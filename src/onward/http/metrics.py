@@ -6,6 +6,7 @@ sums over all processes, dead ones included. Labels hold the catalog's names and
 never what a caller wrote: their number is bounded.
 """
 
+import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping
 
@@ -18,6 +19,7 @@ from onward.http.record import Record
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _FIRST = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+_HAND_ON_S = 0.5
 _EACH = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5)
 
 
@@ -96,31 +98,58 @@ class Metrics:
             registry=own,
             buckets=_EACH,
         )
-        self._children: dict[tuple[str, str, int], Counter] = {}
+        self._answered: dict[tuple[str, str, int], int] = {}
+        self._used: dict[str, list[int]] = {}
+        self._times: dict[str, tuple[Histogram, Histogram]] = {}
+        self._running = 0
+        self._changed = False
 
     def began(self) -> None:
-        self._in_flight.inc()
+        self._running += 1
+        self._soon()
 
     def ended(self, record: Record) -> None:
-        """Count one finished request."""
-        self._in_flight.dec()
+        """Count one finished request. Sums are kept here and handed on twice a second: a counter of the
+        library takes a lock and a look-up for each step.
+        """
+        self._running -= 1
+        self._soon()
         model = record.model or "none"
         key = (model, record.surface or "none", record.status)
-        child = self._children.get(key)
-        if child is None:
-            status = "disconnected" if record.status == 0 else str(record.status)
-            child = self._children[key] = self._requests.labels(model, key[1], status)
-        child.inc()
-        usage = record.usage
-        if usage is None or record.first_piece is None:
+        self._answered[key] = self._answered.get(key, 0) + 1
+        usage, first, last = record.usage, record.first_piece, record.last_piece
+        if usage is None or first is None:
             return
-        self._tokens["prompt"].labels(model).inc(usage.prompt_tokens)
-        self._tokens["completion"].labels(model).inc(usage.completion_tokens)
-        self._tokens["cached"].labels(model).inc(usage.cached_tokens)
-        self._first.labels(model).observe(record.first_piece - record.started)
-        if record.last_piece is not None and usage.completion_tokens > 1:
-            spread = record.last_piece - record.first_piece
-            self._each.labels(model).observe(spread / (usage.completion_tokens - 1))
+        used = self._used.get(model)
+        if used is None:
+            used = self._used[model] = [0, 0, 0]
+        used[0] += usage.prompt_tokens
+        used[1] += usage.completion_tokens
+        used[2] += usage.cached_tokens
+        times = self._times.get(model)
+        if times is None:
+            times = self._times[model] = (self._first.labels(model), self._each.labels(model))
+        times[0].observe(first - record.started)
+        if last is not None and last > first and usage.completion_tokens > 1:
+            times[1].observe((last - first) / (usage.completion_tokens - 1))
+
+    def _soon(self) -> None:
+        if not self._changed:
+            self._changed = True
+            asyncio.get_running_loop().call_later(_HAND_ON_S, self.hand_on)
+
+    def hand_on(self) -> None:
+        """Give the library what was counted since the last time, so that every process can be read."""
+        self._changed = False
+        self._in_flight.set(self._running)
+        answered, self._answered = self._answered, {}
+        for (model, surface, status), count in answered.items():
+            shown = "disconnected" if status == 0 else str(status)
+            self._requests.labels(model, surface, shown).inc(count)
+        used, self._used = self._used, {}
+        for model, counts in used.items():
+            for kind, count in zip(("prompt", "completion", "cached"), counts, strict=True):
+                self._tokens[kind].labels(model).inc(count)
 
     def text(self) -> bytes:
         """The exposition format. Reads files where several processes count."""

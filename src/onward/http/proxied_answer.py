@@ -14,7 +14,7 @@ from onward.serve.model import ProxiedModel
 from onward.wire.passing.outgoing import Passed, outgoing
 from onward.wire.passing.refusal import refusal
 from onward.wire.passing.stream import StreamWatch
-from onward.wire.passing.whole import NotWhole, read_whole
+from onward.wire.passing.whole import read_whole
 
 logger = logging.getLogger("onward")
 _LOGGED_TEXT = 2000
@@ -87,12 +87,14 @@ class ProxiedAnswer:
         """The body of the unstreamed answer."""
         answer = await self._open()
         try:
-            found = read_whole(await answer.read_all(_ANSWER_BYTES), self._passed.model)
-        except NotWhole as failure:
-            self._log(failure.text)
-            raise
+            body = await answer.read_all(_ANSWER_BYTES)
         finally:
             answer.close()
+        try:
+            found = read_whole(body, self._passed.model)
+        except Failure:
+            self._log(body.decode("utf-8", "replace"))
+            raise
         self._record.piece()
         self._record.finish.extend(found.finish)
         self.usage.completion_tokens = found.completion_tokens

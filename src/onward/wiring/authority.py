@@ -38,7 +38,7 @@ async def open_store(config: settings.Config, *, owner: bool) -> Store | None:
             return None
         if url.startswith("sqlite:"):
             file = Path(url.removeprefix("sqlite:"))
-            return await SqliteStore.open(file, durability=durability, serving=owner)
+            return await SqliteStore.open(file, durability=durability, owner=owner)
         from onward.stores.postgres.store import PostgresStore  # noqa: PLC0415 - its driver is not small
 
         return await PostgresStore.open(url, durability=durability)
