@@ -173,10 +173,10 @@ def _reserve(books: Books, reserve: Reserve, changes: Changes, *, over: bool) ->
     write, so it is asked last.
     """
     amount = _amount(reserve.amount)
-    tallies = books.tallies
+    known = books.tallies
+    tallies = [known[account.id] for account in reserve.accounts]
     if amount:
-        for account in reserve.accounts:
-            tally = tallies[account.id]
+        for account, tally in zip(reserve.accounts, tallies, strict=True):
             limit = tally.credited if account.kind is AccountKind.BALANCE else account.limit
             if limit is None or limit > MOST_IN_ACCOUNT:
                 limit = MOST_IN_ACCOUNT
@@ -185,9 +185,8 @@ def _reserve(books: Books, reserve: Reserve, changes: Changes, *, over: bool) ->
                 return Refused(account.kind, max(available, 0))
     if over:
         return _UNCHANGED
-    if amount:
-        for account in reserve.accounts:
-            tallies[account.id].held += amount
+    for tally in tallies:
+        tally.held += amount
     hold = Hold(reserve, amount)
     books.holds[reserve.request_id] = hold
     changes.opened.append(hold)
@@ -257,8 +256,7 @@ def _end(books: Books, ending: Ending, changes: Changes) -> None:
         tally = books.tallies[account.id]
         tally.held -= hold.amount
         if charged:
-            spent = tally.spent + charged
-            tally.spent = min(MOST_IN_ACCOUNT, spent)
+            tally.spent = min(tally.spent + charged, MOST_IN_ACCOUNT)
     name = hold.reserve.request_id
     del books.holds[name]
     if hold.usage is not None:
