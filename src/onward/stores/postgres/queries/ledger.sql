@@ -5,8 +5,14 @@ SELECT * FROM ledger_load($1, $2, $3, $4);
 -- name: write
 -- Write what was decided, if what it was decided on holds.
 SELECT ledger_write(
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
-    $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36
+    $1::text::text[], $2::text::int8[], $3::text::int8[], $4::text::int8[], $5::text::int8[],
+    $6::text::int8[], $7::text::text[], $8::text::text[], $9::text::text[], $10::text::text[],
+    $11::text::int8[], $12::text::int8[], $13::text::int8[], $14::text::text[], $15::text::int8[],
+    $16::text::int8[], $17::text::int8[], $18::text::int8[], $19::text::text[], $20::text::int2[],
+    $21::text::int8[], $22::text::int8[], $23::text::int8[], $24::text::int8[], $25::text::bool[],
+    $26::text::bool[], $27::text::text[], $28::text::int8[], $29::text::text[], $30::text::int4[],
+    $31::text::text[], $32::text::text[], $33::text::int4[], $34::text::int8[], $35::text::int8[],
+    $36::text::int8[]
 );
 
 -- name: add_accounts
