@@ -60,30 +60,34 @@ def digest(secret: str) -> bytes:
 
 
 class Keys:
-    """All keys, and the tenants that they belong to. While there is no key, everybody may call."""
+    """All keys, and the tenants that they belong to. As long as there was no key, everybody may call."""
 
     def __init__(self, keys: Iterable[Key] = (), tenants: Iterable[Tenant] = ()) -> None:
         self.replace(keys, tenants)
         self.available = True
         """False: nobody knows any more whether keys were revoked, so none is trusted."""
 
-    def replace(self, keys: Iterable[Key], tenants: Iterable[Tenant]) -> None:
-        """These and no others, from now on."""
+    def replace(self, keys: Iterable[Key], tenants: Iterable[Tenant], *, closed: bool = False) -> None:
+        """These and no others, from now on. `closed`: there were keys before, which are revoked: whoever
+        has none is refused all the same, so that the last one's end lets nobody in.
+        """
         self._by_digest = {key.sha256: key for key in keys}
         self._tenants = {tenant.name: tenant for tenant in tenants}
+        self._closed = closed
 
     def __bool__(self) -> bool:
-        return bool(self._by_digest)
+        """Whether callers need a key."""
+        return self._closed or bool(self._by_digest)
 
     def find(self, secret: str | None) -> Key | None:
-        """The caller's key; None while no key exists. Raises INVALID_KEY, without the secret in it.
+        """The caller's key; None while none is needed. Raises INVALID_KEY, without the secret in it.
 
         The table is asked for a digest, of which a caller cannot choose a prefix, so its timing
         tells nothing of the secrets; the comparison that decides takes the same time for all.
         """
         if not self.available:
             raise Failure(FailureKind.STORE_DOWN, "Keys cannot be checked at the moment. Try again soon.")
-        if not self._by_digest:
+        if not self:
             return None
         if not secret:
             raise Failure(

@@ -24,21 +24,18 @@ def admin_of(
     config: settings.Config, models: Models, held: HeldBodies, admission: Admission, store: Store | None
 ) -> Admin:
     """The endpoints of operators over what a process has."""
-    keys, tenants = keys_of(config), tenants_of(config)
 
     async def changed() -> None:
         """Let a new key in, and keep a revoked one out, from this moment on."""
-        if store is not None:
-            with suppress(Failure):  # it is asked again within a second anyway
-                known = await store.directory()
-                admission.keys.replace([*known.keys, *keys], [*known.tenants, *tenants])
+        with suppress(Failure):  # it is asked again within a second anyway
+            await admission.refresh()
 
     return Admin(
         token=Token.of(config.server.admin_token_env, os.environ.get(config.server.admin_token_env)),
         roster=Roster(
             store,
-            keys=keys,
-            tenants=tenants,
+            keys=keys_of(config),
+            tenants=tenants_of(config),
             models=frozenset(model.id for model in models.visible(None)),
             clock=SystemClock(),
         ),

@@ -63,10 +63,10 @@ class Admission:
         if self._store is None:
             return
         await self._renew()
-        await self._refresh()
+        await self.refresh()
         self._tasks = [
             asyncio.create_task(self._every(MARK_S, self.gate.mark)),
-            asyncio.create_task(self._every(REFRESH_S, self._refresh)),
+            asyncio.create_task(self._every(REFRESH_S, self.refresh)),
             asyncio.create_task(self._every(RENEW_S, self._renew)),
         ]
 
@@ -94,13 +94,17 @@ class Admission:
                 logger.exception("a task of the store failed")
             self.keys.available = time.monotonic() - self._fresh_at < STALE_S
 
-    async def _refresh(self) -> None:
-        assert self._store is not None  # noqa: S101 - started with one
+    async def refresh(self) -> None:
+        """Read keys and tenants again if they changed. Raises `Failure` if the store is down."""
+        if self._store is None:
+            return
         if await self._store.revision() != self._revision:
             directory = await self._store.directory()
             self._revision = directory.revision
             self.keys.replace(
-                [*directory.keys, *self._config_keys], [*directory.tenants, *self._config_tenants]
+                [*directory.keys, *self._config_keys],
+                [*directory.tenants, *self._config_tenants],
+                closed=bool(await self._store.keys(after=None, limit=1)),
             )
         self._fresh_at = time.monotonic()
         self.keys.available = True

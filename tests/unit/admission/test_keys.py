@@ -14,6 +14,16 @@ def test_without_keys_everybody_may_call():
     assert Keys().find("anything") is None
 
 
+def test_after_the_last_key_nobody_may_call():
+    keys = Keys([KEY])
+    keys.replace([], [], closed=True)
+    assert keys
+    for secret in (None, "on-right"):
+        with pytest.raises(Failure) as caught:
+            keys.find(secret)
+        assert caught.value.kind is FailureKind.INVALID_KEY
+
+
 @pytest.mark.parametrize(
     "secret", [None, "", "on-wrong", "on-right ", "ON-RIGHT", "on-righ", "ключ", "\udcff"]
 )
