@@ -109,7 +109,7 @@ def _read_loosely(data: bytes) -> Payload:
     choices: list[Choice] = []
     if type(listed) is list:
         for item in cast("list[Any]", listed):
-            known = cast("dict[str, Any]", item) if type(item) is dict else {"text": str(item)}
+            known = cast("dict[str, Any]", item) if type(item) is dict else {}
             choices.append(
                 Choice(**{name: known[name] for name in Choice.__struct_fields__ if name in known})
             )

@@ -65,6 +65,7 @@ class StreamWatch:
         "_frames",
         "_head",
         "_held",
+        "_held_size",
         "_keep_usage",
         "_learnt",
         "_model",
@@ -106,6 +107,7 @@ class StreamWatch:
         self._done_event = done
         self._pending = bytearray()
         self._held: list[bytes] = []
+        self._held_size = 0
         self._frames: list[Frame] = []
         self._learnt = 0
         self._finished: set[int] = set()
@@ -198,12 +200,12 @@ class StreamWatch:
 
     def _events(self, block: bytes) -> bytes:
         """`block` is whole events."""
-        for frame in self._frames:
+        if self._frames:
+            frame = self._frames[0]
             if (text := frame.text(block)) is not None:
                 return self._framed(frame, block, [text])
             if (texts := frame.texts(block)) is not None:
                 return self._framed(frame, block, texts)
-            break  # a burst of another frame is rare: its events are looked at one by one
         out: list[bytes] = []
         for event in _split(block):
             out.append(self._any_event(event))
@@ -295,7 +297,7 @@ class StreamWatch:
             if text:
                 whole += text
                 self.output_events += 1
-            if choice.finish_reason is not None:
+            if choice.finish_reason:
                 self._finished.add(choice.index if type(choice.index) is int else 0)
         if whole:
             encoded = whole.encode("utf-8", "replace")
@@ -306,7 +308,7 @@ class StreamWatch:
     def _learn(self, event: bytes, shown: bytes, payload: Payload, text: str) -> None:
         """Take the frame of an event that holds one text of one choice and finishes nothing."""
         choices = payload.choices or []
-        if len(choices) == 1 and choices[0].finish_reason is None:
+        if len(choices) == 1 and not choices[0].finish_reason:
             self._learnt += 1
             frame = learn(event, shown, text)
             if frame is not None:
@@ -317,12 +319,13 @@ class StreamWatch:
         if self.started:
             return event
         self._held.append(event)
+        self._held_size += len(event)
         if self.output_events or self._finished:
             self.started = True
             out = b"".join(self._held)
             self._held.clear()
             return out
-        if sum(map(len, self._held)) > LONGEST_EVENT:
+        if self._held_size > LONGEST_EVENT:
             self._fail(f"more than {LONGEST_EVENT} bytes before the first piece of output")
         return b""
 
