@@ -38,7 +38,11 @@ async def read_body(exchange: Exchange, limits: Limits, held: HeldBodies) -> tup
     What its header says is looked at first: a caller that waits to be asked for its body
     (`Expect: 100-continue`) is not asked in vain.
     """
-    check_body_headers(exchange.header(b"content-type"), exchange.header(b"content-encoding"))
+    check_body_headers(
+        exchange.header(b"content-type"),
+        exchange.header(b"content-encoding"),
+        exchange.dialect.untyped_body_lacks,
+    )
     raw = await exchange.read_body(limits, held)
     if len(raw) < LARGE_BODY:
         return raw, decode_body(raw)
@@ -119,7 +123,7 @@ class Generation:
             await bill.fail(failure)
             raise
         except Exception:
-            await bill.fail(Failure(FailureKind.INTERNAL, ""))
+            await bill.close(FailureKind.INTERNAL.value, charged=False)
             raise
 
     async def _stream(self, exchange: Exchange, asked: Asked, bill: Bill, watch: Watch) -> None:
