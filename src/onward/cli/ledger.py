@@ -84,7 +84,7 @@ async def _ledger(desk: Desk, chosen: argparse.Namespace) -> None:
         writer.writerow(_CSV)
         async for one in _entries(desk, chosen):
             flat = one | one["usage"] | {"attempts": " ".join(_attempt(each) for each in one["attempts"])}
-            writer.writerow([flat[name] for name in _CSV])
+            writer.writerow([_csv_cell(flat[name]) for name in _CSV])
     elif chosen.request_id:
         found = [one async for one in _entries(desk, chosen)]
         if not found:
@@ -129,6 +129,10 @@ async def _key_id(desk: Desk, named: str | None) -> str | None:
 
 def _time(text: str | None, name: str) -> int | None:
     return time_of({} if text is None else {name: text}, name)
+
+
+def _csv_cell(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
 
 
 def _attempt(one: dict[str, Any]) -> str:
