@@ -52,6 +52,7 @@ def build(
     engines: Mapping[str, Engine],
     providers: Mapping[str, Provider],
     writer: LogWriter,
+    *,
     admission: Admission,
     store: Store | None,
 ) -> Built:

@@ -266,10 +266,13 @@ class Config(msgspec.Struct, kw_only=True):
     def version(self) -> str:
         """A short hash of the whole, the same for the same settings.
 
-        Callers see it, so hashes of keys are left out: nobody shall try guesses against it.
+        Callers see it, so hashes of keys and the addresses of stores are left out: nobody shall try
+        guesses against it.
         """
         shown = msgspec.structs.replace(
-            self, keys=[msgspec.structs.replace(key, sha256="") for key in self.keys]
+            self,
+            keys=[msgspec.structs.replace(key, sha256="") for key in self.keys],
+            store=msgspec.structs.replace(self.store, url="", limits=""),
         )
         return hashlib.sha256(msgspec.json.encode(shown)).hexdigest()[:12]
 

@@ -12,7 +12,7 @@ from onward.http.log import LogWriter
 from onward.http.server import Server
 from onward.providers.anthropic import AnthropicProvider
 from onward.providers.openai import OpenAiProvider
-from onward.providers.protocol import Provider
+from onward.providers.protocol import Protocols, Provider
 from onward.wiring import config as settings
 from onward.wiring.admission import Admission
 from onward.wiring.build import build
@@ -27,7 +27,9 @@ class HttpSide:
         self._engines = {name: LlamaEngine(path) for name, path in plan.sockets.items()}
         self._providers = {one.name: _provider(one) for one in plan.config.providers}
         self._admission = Admission(plan.config, store, limits, lease=plan.lease)
-        self.built = build(plan, self._engines, self._providers, writer, self._admission, store)
+        self.built = build(
+            plan, self._engines, self._providers, writer, admission=self._admission, store=store
+        )
         self._server = Server(self.built.app, self.built.limits, self.built.app.refuse)
 
     async def start(self, sockets: Sequence[socket.socket]) -> None:
@@ -56,9 +58,11 @@ class HttpSide:
             await provider.close()
 
 
+_PROTOCOLS = {Protocols.OPENAI: OpenAiProvider, Protocols.ANTHROPIC: AnthropicProvider}
+
+
 def _provider(config: settings.Provider) -> Provider:
-    kind = OpenAiProvider if config.protocol == "openai" else AnthropicProvider
-    return kind(
+    return _PROTOCOLS[Protocols(config.protocol)](
         name=config.name,
         base_url=config.base_url,
         api_key=os.environ.get(config.api_key_env) if config.api_key_env else None,
