@@ -250,7 +250,8 @@ def whole(asked: Asked) -> bytes:
 
 def _choice(asked: Asked, n: int) -> dict[str, Any]:
     does = asked.does
-    text = "".join(piece(k, n) for k in range(does.reasoning, asked.tokens))
+    thought = does.reasoning if asked.chat else 0
+    text = "".join(piece(k, n) for k in range(thought, asked.tokens))
     text = "x" * does.huge + text
     scores = _scores(asked, range(asked.tokens), n)
     made: dict[str, Any] = {"index": n, "logprobs": scores, "finish_reason": _finish(asked)}
