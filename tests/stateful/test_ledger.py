@@ -162,6 +162,17 @@ class LedgerMachine(RuleBasedStateMachine):
     def a_process_dies(self, lease: str) -> None:
         self.do(Expire(lease=lease, at_ms=self.tick()))
 
+    @rule(index=st.integers(0, 50), charge=AMOUNTS)
+    def killed_while_it_runs(self, index: int, charge: int) -> None:
+        """What its last mark says is what it costs."""
+        self.flush()
+        if held := [name for name, request in self.known.items() if request.state is State.HELD]:
+            name = held[index % len(held)]
+            self.do(progress(name, charge, Usage(1, charge, 0)))
+            self.flush()
+            self.crash()
+            self.a_process_dies(self.known[name].lease)
+
     @rule(living=st.sets(st.sampled_from(LEASES)), kept=st.sets(st.sampled_from(LEASES)))
     def leases_run_out(self, living: set[str], kept: set[str]) -> None:
         self.flush()
