@@ -43,8 +43,8 @@ async def answered(it: Operated, secret: str | None, status: int) -> None:
         await asyncio.sleep(0.05)
 
 
-async def test_a_running_server_notices_what_commands_change(it: Operated, tmp_path):
-    """G27: a key that a command made, suspended, revoked. And its requests are in the ledger at once."""
+async def test_g27_a_running_server_notices_what_commands_change(it: Operated, tmp_path):
+    """A key that a command made, suspended, revoked. And its requests are in the ledger at once."""
     assert (await it.complete(None)).status_code == 200
     await onward(tmp_path, "tenants", "create", "acme", "--balance", "1")
     secret = (await onward(tmp_path, "keys", "create", "ci", "--tenant", "acme")).strip()

@@ -272,8 +272,8 @@ async def test_models_and_deployments(text_side, tmp_path):
         assert (await it.get("/deployments", limit=1, cursor=page["next_cursor"]))["data"] == [other]
 
 
-async def test_no_secret_shows_anywhere(text_side, tmp_path, monkeypatch):
-    """G25: not in a body, a header, an error, the log or the metrics; but for a new key's, once."""
+async def test_g25_no_secret_shows_anywhere(text_side, tmp_path, monkeypatch):
+    """Not in a body, a header, an error, the log or the metrics; but for a new key's, once."""
     monkeypatch.setenv("UPSTREAM_KEY", f"{CANARY}-provider")
     config = Config(
         store=Store(
