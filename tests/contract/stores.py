@@ -101,7 +101,7 @@ async def sqlite(folder: Path) -> AsyncIterator[Place]:
     await place.close()
 
 
-POSTGRES = os.environ.get("ONWARD_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/test")
+POSTGRES = os.environ.get("ONWARD_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/postgres")
 SCHEMA = f"onward_test_{os.getpid()}_{secrets.token_hex(4)}"
 """Of this process. Its tests empty it, which takes a tenth of the time of making one."""
 _TABLES = ("accounts", "attempts", "credits", "entries", "held", "keys", "leases", "origins", "tenants")
@@ -134,9 +134,9 @@ class PostgresPlace:
 def abandon(store: PostgresStore) -> None:
     """Leave the connections as a process does that is killed."""
     database = store._database
-    database._end_ledger()
-    database._pool.terminate()
     database._closed = True
+    database._ledger.terminate()
+    database._pool.terminate()
 
 
 async def connect_to_postgres() -> asyncpg.Connection:

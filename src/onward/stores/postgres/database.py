@@ -33,6 +33,7 @@ _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _LOST = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # such as for a connection that the server has just ended
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
@@ -40,7 +41,6 @@ _LOST = (
     OSError,
 )
 """The connection is of no use any more; another one may be. (Read-only: it leads to a standby.)"""
-_FAULTS = (*_LOST, asyncpg.PostgresError, TimeoutError)
 
 
 class Connection(Protocol):
@@ -56,6 +56,13 @@ class Connection(Protocol):
     async def close(self, *, timeout: float) -> None: ...
 
 
+def unreadable() -> StoreError:
+    """The fault of a URL. It may hold a password anywhere, so nothing of it is told."""
+    return StoreError(
+        "The address of PostgreSQL cannot be read. Write it as postgresql://USER:PASSWORD@HOST/DATABASE."
+    )
+
+
 class Settings:
     """How to connect, out of a URL. StoreError for one that cannot be read."""
 
@@ -67,10 +74,8 @@ class Settings:
             asked = dict(parse_qsl(parts.query, strict_parsing=True)) if parts.query else {}
             self.connect_s = float(asked.pop("connect_timeout", 0)) or CONNECT_S
         except ValueError as error:
-            raise StoreError(
-                "The address of PostgreSQL cannot be read. Write it as postgresql://USER:PASSWORD@HOST/DATABASE."
-            ) from error
-        self.schema = schema
+            raise unreadable() from error
+        self.answer_s = ANSWER_S
         self.dsn = parts._replace(query=urlencode(asked)).geturl()
         by_default = {
             "application_name": "onward",
@@ -114,19 +119,13 @@ class Database:
                 timeout=settings.connect_s,
                 server_settings=settings.server | {"plan_cache_mode": "force_custom_plan"},
             )
-        except (asyncpg.InterfaceError, ValueError, OSError) as error:
-            raise StoreError(f"The address of PostgreSQL cannot be used: {error}.") from error
+        except (asyncpg.ClientConfigurationError, ValueError) as error:
+            raise unreadable() from error
         return database
 
-    async def connect(self) -> Connection:
-        """A connection of the caller's own. Raises what asyncpg does."""
-        settings = self._settings
-        connect: Any = asyncpg.connect  # which has no types
-        return await connect(settings.dsn, timeout=settings.connect_s, server_settings=settings.server)
-
-    async def read(self, work: Callable[[Connection], Awaitable[_T]], *, within: float = ANSWER_S) -> _T:
+    async def read(self, work: Callable[[Connection], Awaitable[_T]], *, within: float | None = None) -> _T:
         """Do `work`, which changes nothing or may be repeated, on a connection of the pool."""
-        return await self._pooled(work, within, again=True)
+        return await self._pooled(work, within or self._settings.answer_s, again=True)
 
     async def write(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
         """Do `work` in a transaction of its own, flushed to the disk: it is rare, and must not be lost."""
@@ -136,17 +135,18 @@ class Database:
                 await connection.execute("SET LOCAL synchronous_commit = on")
                 return await work(connection)
 
-        return await self._pooled(transaction, ANSWER_S, again=False)
+        return await self._pooled(transaction, self._settings.answer_s, again=False)
 
-    async def ledger(self, work: Callable[[Connection], Awaitable[_T]], *, within: float = ANSWER_S) -> _T:
+    async def ledger(self, work: Callable[[Connection], Awaitable[_T]], *, within: float | None = None) -> _T:
         """Do `work` on the ledger's connection: one at a time. Where it breaks, once more on a new one."""
+        until = asyncio.get_running_loop().time() + (within or self._settings.answer_s)
         try:
-            try:
-                async with asyncio.timeout(within):
-                    return self._answered(await self._on_ledger(work))
-            except (asyncio.CancelledError, TimeoutError, *_LOST):
-                self._end_ledger()
-                raise
+            connection = self._ledger
+            if connection is not None and not connection.is_closed():
+                with suppress(*_LOST):
+                    return self._answered(await _until(until, connection, work))
+            self._ledger = connection = await self._connect(until)
+            return self._answered(await _until(until, connection, work))
         except _FAULTS as error:
             self._fail(error)
 
@@ -167,42 +167,42 @@ class Database:
                     await self._pool.close()
             self._pool.terminate()
 
-    async def _on_ledger(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
-        connection = self._ledger
-        if connection is not None and not connection.is_closed():
-            with suppress(*_LOST):
-                return await work(connection)
-        self._end_ledger()
+    async def _connect(self, until: float) -> Connection:
         if self._closed:
             raise down()
-        self._ledger = connection = await self.connect()
-        return await work(connection)
-
-    def _end_ledger(self) -> None:
-        connection, self._ledger = self._ledger, None
-        if connection is not None:
-            connection.terminate()
+        settings = self._settings
+        connect: Any = asyncpg.connect  # which has no types
+        try:
+            async with asyncio.timeout_at(until):
+                return await connect(
+                    settings.dsn, timeout=settings.connect_s, server_settings=settings.server
+                )
+        except (asyncpg.ClientConfigurationError, ValueError) as error:
+            raise unreadable() from error
 
     async def _pooled(self, work: Callable[[Connection], Awaitable[_T]], within: float, *, again: bool) -> _T:
+        until = asyncio.get_running_loop().time() + within
         try:
-            async with asyncio.timeout(within):
-                if again:
-                    with suppress(*_LOST):
-                        return self._answered(await self._once(work))
-                return self._answered(await self._once(work))
+            if again:
+                with suppress(*_LOST):
+                    return self._answered(await self._once(until, work))
+            return self._answered(await self._once(until, work))
         except _FAULTS as error:
             self._fail(error)
 
-    async def _once(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
+    async def _once(self, until: float, work: Callable[[Connection], Awaitable[_T]]) -> _T:
         if self._closed or self._pool is None:
             raise down()
         pool: Any = self._pool  # whose connections have no types
-        async with pool.acquire() as connection:
-            try:
-                return await work(connection)
-            except (asyncio.CancelledError, *_LOST):
-                connection.terminate()  # its release would wait for the end of what it does
-                raise
+        try:
+            async with asyncio.timeout_at(until):
+                connection = await pool.acquire()
+        except TimeoutError as error:
+            raise _TooLateError("no connection came free in time") from error
+        try:
+            return await _until(until, connection, work)
+        finally:
+            await pool.release(connection)
 
     def _answered(self, result: _T) -> _T:
         if self._failing:
@@ -218,6 +218,31 @@ class Database:
             self._failing = True
             _log.error("PostgreSQL does not answer: %s", str(error) or type(error).__name__)
         raise down() from error
+
+
+class _TooLateError(Exception):
+    """There was no answer in time."""
+
+
+_FAULTS = (*_LOST, asyncpg.PostgresError, _TooLateError)
+
+
+async def _until(until: float, connection: Connection, work: Callable[[Connection], Awaitable[_T]]) -> _T:
+    """Do `work`. When its time is over the connection ends, and so does the work.
+
+    Cancelling the work instead would wait for a server that hangs to say that it has stopped.
+    """
+    loop = asyncio.get_running_loop()
+    timer = loop.call_at(until, connection.terminate)
+    try:
+        return await work(connection)
+    except (asyncio.CancelledError, *_LOST) as error:
+        connection.terminate()
+        if loop.time() >= until and not isinstance(error, asyncio.CancelledError):
+            raise _TooLateError("no answer came in time") from error
+        raise
+    finally:
+        timer.cancel()
 
 
 async def _leave(connection: Connection) -> None:

@@ -45,7 +45,7 @@ _DOUBTFUL: Final = 8
 """Batches that are decided behind locks after a belief was wrong: others work on the same accounts."""
 _MOST_KNOWN: Final = 100_000
 """Accounts, and origins, after which what is known is forgotten."""
-_BATCHES: Final = 16
+_BATCHES: Final = 64
 """Calls that are written together at the most."""
 
 _Origin = tuple[str | None, str | None, str | None, str, str, str, tuple[str, ...]]

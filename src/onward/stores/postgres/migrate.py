@@ -14,6 +14,11 @@ _LOCK: Final = 0x4F4E574152440001
 """Of the gateways that start at once one changes the schema, and the others wait for it."""
 _WAIT_S: Final = 60
 
+_SCHEMA_EXISTS: Final = "SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1)"
+_TABLE_EXISTS: Final = (
+    "SELECT EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'migrations')"
+)
+
 
 async def migrate(connection: Connection, schema: str, migrations: list[Migration] = MIGRATIONS) -> None:
     """Take the steps that the schema has not seen, all or none. StoreError where that cannot be."""
@@ -26,7 +31,8 @@ async def migrate(connection: Connection, schema: str, migrations: list[Migratio
             await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
             version = await _version(connection, schema, migrations)
             if version is None:
-                await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+                if not await connection.fetchval(_SCHEMA_EXISTS, schema):
+                    await connection.execute(f"CREATE SCHEMA {schema}")
                 await connection.execute(
                     "CREATE TABLE migrations (number integer PRIMARY KEY, name text NOT NULL,"
                     " at timestamptz NOT NULL DEFAULT now())"
@@ -45,7 +51,7 @@ async def migrate(connection: Connection, schema: str, migrations: list[Migratio
 
 async def _version(connection: Connection, schema: str, migrations: list[Migration]) -> int | None:
     """How many steps the schema has seen; None: it is not ours yet."""
-    if await connection.fetchval("SELECT to_regclass($1)::text", f"{schema}.migrations") is None:
+    if not await connection.fetchval(_TABLE_EXISTS, schema):
         return None
     version: int = await connection.fetchval("SELECT coalesce(max(number), 0) FROM migrations")
     if version > len(migrations):

@@ -15,6 +15,8 @@ from onward.admission.store import (
     UsageQuery,
     UsageRow,
 )
+from onward.core.failure import Failure
+from onward.stores.error import StoreError
 from onward.stores.postgres import directory, reading
 from onward.stores.postgres.database import LONG_S, Connection, Database, Durability, Settings
 from onward.stores.postgres.ledger import Ledger
@@ -41,7 +43,7 @@ class PostgresStore:
     async def open(
         cls, url: str, *, durability: Durability = "process", schema: str = SCHEMA
     ) -> "PostgresStore":
-        """Connect, and bring the schema up to date. Raises `StoreError`, and `Failure` (STORE_DOWN).
+        """Connect, and bring the schema up to date. Raises `StoreError`.
 
         `url` is what libpq calls a connection URI, with its options for TLS; whatever else stands in
         its query is a setting of the server.
@@ -51,6 +53,9 @@ class PostgresStore:
         store = cls(database)
         try:
             await database.ledger(lambda connection: migrate(connection, schema), within=LONG_S)
+        except Failure as failure:
+            await database.close()
+            raise StoreError(f"PostgreSQL cannot be used: {failure.__cause__ or failure}.") from failure
         except BaseException:
             await database.close()
             raise
