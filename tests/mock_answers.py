@@ -11,7 +11,7 @@ from typing import Any, Self
 CREATED = 1_700_000_000
 SECRET = "sk-the-operators-own-secret"
 """Stands in the messages of refusals: it must reach no caller and no log."""
-_ORDER = re.compile(r"\[\[([a-z_]+)(?:=([^\]]*))?\]\]")
+_ORDER = re.compile(r"\[\[([a-z0-9_]+)(?:=([^\]]*))?\]\]")
 _USUAL_TOKENS = 5
 
 

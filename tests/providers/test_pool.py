@@ -304,6 +304,7 @@ async def test_an_answer_that_comes_before_the_request_was_taken_whole(host: Raw
     provider = client(await host.start())
     answer = await provider.send("/completions", b" " * 40_000_000, [])
     assert (answer.status, await body_of(answer)) == (413, b"no")
+    assert provider.status().open == provider.status().busy  # none is kept
     await settled(provider)
     done = True
     await host.changed()
