@@ -14,7 +14,9 @@ import hashlib
 import json
 import logging
 import os
+import re
 import socket
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -171,7 +173,9 @@ class Gateway:
         assert isinstance(self.limits, MemoryLimits)
         return len(self.limits._places)
 
-    def log(self) -> str:
+    async def logged(self, *words: str) -> str:
+        """All that was logged, once these stand in it."""
+        await until(lambda: all(word in self.log_path.read_text() for word in words))
         return self.log_path.read_text()
 
     async def idle(self) -> None:
@@ -198,14 +202,19 @@ class Caller:
                 self.text += data.decode()
 
     async def reads_all(self) -> str:
-        """Until the server closes the connection, or the end of a chunked body."""
+        """The whole answer, or what came of it before the server closed the connection."""
         async with asyncio.timeout(10):
-            while not self.text.endswith("0\r\n\r\n"):
+            while not self._whole():
                 data = await self.reader.read(65536)
                 if not data:
                     break
                 self.text += data.decode()
         return self.text
+
+    def _whole(self) -> bool:
+        head, _, body = self.text.partition("\r\n\r\n")
+        size = re.search(r"(?i)content-length: (\d+)", head)
+        return len(body.encode()) >= int(size[1]) if size else body.endswith("0\r\n\r\n")
 
     def goes(self) -> None:
         """Hangs up."""
@@ -248,7 +257,7 @@ async def gateway(
         mounts=mounts,
         fields=config or {},
     )
-    opened = await (store(made) if store else FrailStore.open(folder / "onward.db"))
+    opened = await (store(made) if store else _open_sqlite(folder / "onward.db"))
     authority = Authority(made, opened, rate_limits or MemoryLimits(time.monotonic))
     await authority.start()
     admission = Admission(made, opened, authority.limits, lease=authority.new_lease())
@@ -279,6 +288,20 @@ async def gateway(
         listening.close()
         writer.close()
         os.close(descriptor)
+
+
+_EMPTY: list[bytes] = []
+"""A new store as a file: making one takes as long as many requests."""
+
+
+async def _open_sqlite(path: Path) -> FrailStore:
+    if not _EMPTY:
+        with tempfile.TemporaryDirectory() as folder:
+            await (await FrailStore.open(Path(folder) / "new.db")).close()
+            _EMPTY.append((Path(folder) / "new.db").read_bytes())
+    if not path.exists():
+        path.write_bytes(_EMPTY[0])
+    return await FrailStore.open(path)
 
 
 def _all(models: Mapping[str, Sequence[Source]] | None) -> list[Source]:

@@ -118,6 +118,10 @@ class ErrorRow(msgspec.Struct, frozen=True):
     passes_status: bool = False
     """Whether the status that a model's only provider answered is shown instead (K-7)."""
 
+    def looks_like(self, other: "ErrorRow") -> bool:
+        """Whether no caller can tell failures of both apart, as long as no provider answered."""
+        return msgspec.structs.replace(other, passes_status=self.passes_status) == self
+
 
 class UsageWhen(StrEnum):
     """When a stream ends with a usage event."""

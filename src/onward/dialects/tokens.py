@@ -80,7 +80,12 @@ TOKENS: Final = Dialect(
     },
     stream=Stream(usage=UsageWhen.ALWAYS),
     passed=passed_surfaces(most_choices=_MOST_CHOICES, best_of=Integer(low=1, high=INT32_HIGH), lenient=True),
-    passing=Passing(cap_unset=False, lowers_limit=True, joint_failure=Kind.UPSTREAM_UNAVAILABLE),
+    passing=Passing(
+        cap_unset=False,
+        lowers_limit=True,
+        no_route=Kind.UNKNOWN_MODEL,
+        joint_failure=Kind.UPSTREAM_UNAVAILABLE,
+    ),
     headers=(Header(name="x-tokens-request-id", value=HeaderValue.REQUEST_ID),),
     auth=(Auth.BEARER,),
     untyped_body_lacks="model",

@@ -81,7 +81,7 @@ class Models:
         kind = FailureKind.MODEL_NOT_ALLOWED
         if model is None:
             return unknown
-        if dialect.errors[kind] == dialect.errors[FailureKind.UNKNOWN_MODEL]:
+        if dialect.errors[kind].looks_like(dialect.errors[FailureKind.UNKNOWN_MODEL]):
             return Failure(kind, unknown.message, param=unknown.param)
         return not_allowed(model.id)
 
