@@ -44,24 +44,17 @@ async def answered(it: Operated, secret: str | None, status: int) -> None:
 
 
 async def test_g27_a_running_server_notices_what_commands_change(it: Operated, tmp_path):
-    """A key that a command made, suspended, revoked. And its requests are in the ledger at once."""
+    """A key that a command made, and revoked again."""
     assert (await it.complete(None)).status_code == 200
-    await onward(tmp_path, "tenants", "create", "acme", "--balance", "1")
-    secret = (await onward(tmp_path, "keys", "create", "ci", "--tenant", "acme")).strip()
+    secret = (await onward(tmp_path, "keys", "create", "ci")).strip()
     await answered(it, None, 401)
-    await answered(it, secret, 200)
-    newest = json.loads(await onward(tmp_path, "ledger", "--json", "--limit", "1"))[0]
-    assert (newest["key"], newest["charged"]) == ("ci", "0.000007")
-    await onward(tmp_path, "tenants", "suspend", "acme")
-    await answered(it, secret, 403)
-    await onward(tmp_path, "tenants", "activate", "acme")
     await answered(it, secret, 200)
     await onward(tmp_path, "keys", "revoke", "ci")
     await answered(it, secret, 401)
     assert (await it.complete(None)).status_code == 401
 
 
-async def test_money_that_a_command_pays_in_counts_at_once(it: Operated, tmp_path):
+async def test_money_that_a_command_pays_in_or_out_counts_at_once(it: Operated, tmp_path):
     await it.post("/tenants", {"name": "acme", "balance": "0.000010"})
     secret = (await it.post("/keys", {"name": "ci", "tenant": "acme"}))["secret"]
     assert (await it.complete(secret)).status_code == 402
@@ -70,3 +63,5 @@ async def test_money_that_a_command_pays_in_counts_at_once(it: Operated, tmp_pat
     await onward(tmp_path, "tenants", "credit", "acme", "-0.000004")
     assert (await it.complete(secret)).status_code == 402
     assert (await it.get("/tenants/acme"))["balance"] == "0.00"
+    [newest] = json.loads(await onward(tmp_path, "ledger", "--json", "--limit", "1"))
+    assert (newest["key"], newest["tenant"], newest["charged"]) == ("ci", "acme", "0.000007")

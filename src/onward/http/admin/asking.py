@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from onward.http.exchange import Exchange
 
 LONGEST_PAGE: Final = 1000
+LONGEST_MONEY_PAGE: Final = 100
+"""Of what is shown with its money: that is added up for each."""
 GROUPS: Final = ("model", "key", "tenant", "day", "month", "surface")
 _TIME: Final = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII
@@ -41,11 +43,11 @@ def read_query(exchange: "Exchange", *names: str) -> dict[str, str]:
     return given
 
 
-def limit_of(given: dict[str, str], default: int = 100) -> int:
+def limit_of(given: dict[str, str], most: int = LONGEST_PAGE) -> int:
     """How many a page may hold."""
-    limit = _whole(given.get("limit", str(default)))
-    if limit is None or not 1 <= limit <= LONGEST_PAGE:
-        raise invalid("limit", f"'limit' must be a whole number from 1 to {LONGEST_PAGE}.")
+    limit = _whole(given.get("limit", "100"))
+    if limit is None or not 1 <= limit <= most:
+        raise invalid("limit", f"'limit' must be a whole number from 1 to {most}.")
     return limit
 
 

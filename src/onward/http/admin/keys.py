@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from onward.admission.roster import Roster
 from onward.http.admin import shown
 from onward.http.admin.answers import answer, answer_page, read_nothing, read_object
-from onward.http.admin.asking import limit_of, read_query
+from onward.http.admin.asking import LONGEST_MONEY_PAGE, limit_of, read_query
 from onward.http.admin.bodies import ChangedKey, NewKey, key_settings, read
 from onward.http.exchange import Exchange, HeldBodies
 
@@ -20,7 +20,7 @@ class KeyEndpoints:
 
     async def list(self, exchange: Exchange) -> None:
         given = read_query(exchange, "limit", "cursor")
-        known, cursor = await self._roster.keys(given.get("cursor"), limit_of(given))
+        known, cursor = await self._roster.keys(given.get("cursor"), limit_of(given, LONGEST_MONEY_PAGE))
         await answer_page(exchange, [shown.key(one) for one in known], cursor)
 
     async def create(self, exchange: Exchange) -> None:

@@ -8,7 +8,7 @@ from onward.core.failure import invalid
 from onward.dialects.schema import HeaderValue
 from onward.http.admin import bodies, shown
 from onward.http.admin.answers import answer, answer_page, read_nothing, read_object
-from onward.http.admin.asking import limit_of, read_query
+from onward.http.admin.asking import LONGEST_MONEY_PAGE, limit_of, read_query
 from onward.http.exchange import Exchange, HeldBodies
 
 
@@ -22,7 +22,7 @@ class TenantEndpoints:
 
     async def list(self, exchange: Exchange) -> None:
         given = read_query(exchange, "limit", "cursor")
-        known, cursor = await self._roster.tenants(given.get("cursor"), limit_of(given))
+        known, cursor = await self._roster.tenants(given.get("cursor"), limit_of(given, LONGEST_MONEY_PAGE))
         await answer_page(exchange, [shown.tenant(one) for one in known], cursor)
 
     async def create(self, exchange: Exchange) -> None:
