@@ -134,9 +134,10 @@ class PostgresPlace:
 def abandon(store: PostgresStore) -> None:
     """Leave the connections as a process does that is killed."""
     database = store._database
-    database._closed = True
-    database._ledger.terminate()
-    database._pool.terminate()
+    if not database._closed:
+        database._closed = True
+        database._ledger.terminate()
+        database._pool.terminate()
 
 
 async def connect_to_postgres() -> asyncpg.Connection:
