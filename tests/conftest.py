@@ -116,7 +116,10 @@ def start_server(folder: Path, *options: str, config: str | None = None) -> Runn
     log = folder / "stderr.log"
     with log.open("wb") as stderr:
         process = subprocess.Popen(
-            [*arguments, "--port", str(port), *options], stdout=subprocess.DEVNULL, stderr=stderr
+            [*arguments, "--port", str(port), *options],
+            cwd=folder,  # where its store lies, unless a config says something else
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
         )
     return RunningServer(f"http://127.0.0.1:{port}", port, process, log)
 

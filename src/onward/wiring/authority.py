@@ -43,16 +43,19 @@ async def open_store(config: settings.Config, *, owner: bool) -> Store | None:
 
         return await PostgresStore.open(url, durability=durability)
     except (StoreError, Failure) as error:
-        raise ServeError(f"the store cannot be opened: {error}. Check [store] url") from None
+        raise ServeError(f"the store cannot be opened: {error} Check [store] url") from None
 
 
 def open_limits(config: settings.Config) -> RateLimits:
-    """The rate limits of a config."""
+    """The rate limits of a config. Raises `ServeError`."""
     if config.store.limits == "memory":
         return MemoryLimits(time.monotonic)
     from onward.stores.redis import RedisLimits  # noqa: PLC0415 - likewise
 
-    return RedisLimits(config.store.limits)
+    try:
+        return RedisLimits(config.store.limits)
+    except StoreError as error:
+        raise ServeError(f"the limits cannot be counted: {error} Check [store] limits") from None
 
 
 class Authority:
@@ -73,7 +76,10 @@ class Authority:
         return lease
 
     async def start(self) -> None:
-        """Settle what dead processes held, credit opening balances, and watch. Raises `Failure`."""
+        """Settle what dead processes held, credit opening balances, and watch. Raises `Failure` where the
+        store or the limits do not answer.
+        """
+        await self.limits.drop_lease("")  # nobody's: it only shows that they are there
         if self.store is None:
             return
         now = int(time.time() * 1000)
