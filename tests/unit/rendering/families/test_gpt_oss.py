@@ -102,7 +102,7 @@ def official_prompt(official: Path, request: ChatRequest, values: dict[str, Any]
     return oracle.official_text(template, request, **values)
 
 
-@pytest.mark.parametrize("title", [*oracle.CONVERSATIONS.keys() - EXCEPTIONS, *CONVERSATIONS])
+@pytest.mark.parametrize("title", [*sorted(oracle.CONVERSATIONS.keys() - EXCEPTIONS), *CONVERSATIONS])
 def test_prompts_are_the_official_ones(official: Path, pair, title: str):
     ours, theirs = pair
     renderer = oracle.native("gpt-oss", ours)

@@ -63,7 +63,7 @@ def check_prompt(official: Path, pair, family: str, request: ChatRequest, **valu
     assert oracle.native(family, ours).render(request).ids == expected.ids
 
 
-@pytest.mark.parametrize("title", [*oracle.CONVERSATIONS.keys() - EXCEPTIONS, *CONVERSATIONS])
+@pytest.mark.parametrize("title", [*sorted(oracle.CONVERSATIONS.keys() - EXCEPTIONS), *CONVERSATIONS])
 @pytest.mark.parametrize("family", ["llama3.1", "llama3.2"])
 def test_prompts_are_the_official_ones(official: Path, pair, family: str, title: str):
     conversation = (oracle.CONVERSATIONS | CONVERSATIONS)[title]
