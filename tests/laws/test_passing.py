@@ -61,7 +61,7 @@ def payloads(draw: st.DrawFn) -> dict[str, Any]:
 @st.composite
 def streams(draw: st.DrawFn) -> bytes:
     """A stream of events, most of them alike, in some spelling."""
-    end = draw(st.sampled_from(["\n", "\n", "\n", "\r\n", "\r"]))
+    ends = st.sampled_from(draw(st.sampled_from([["\n"], ["\n"], ["\r\n"], ["\r"], ["\n", "\r\n"]])))
     separators = draw(st.sampled_from([(",", ":"), (", ", ": ")]))
     ascii_only = draw(st.booleans())
     colon = draw(st.sampled_from(["data: ", "data: ", "data:"]))
@@ -84,7 +84,7 @@ def streams(draw: st.DrawFn) -> bytes:
                 lines.append("")
     if draw(st.booleans()):
         lines += [colon + "[DONE]", ""]
-    return "".join(line + end for line in lines).encode()
+    return "".join(line + draw(ends) for line in lines).encode()
 
 
 def read(parts: list[bytes], **options: Any) -> tuple[bytes, dict[str, Any]]:
