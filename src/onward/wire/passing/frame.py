@@ -40,14 +40,19 @@ class Frame(msgspec.Struct, frozen=True):
             return None
         return text
 
-    def texts(self, block: bytes) -> list[bytes] | None:
-        """The texts of several events; None: not all of them have this frame."""
+    def end(self, block: bytes, start: int) -> int:
+        """Where a run of events of this frame may end that begins at `start`; 0: none begins there."""
+        if not block.startswith(self.before, start):
+            return 0
+        last = block.rfind(self.after, start + len(self.before))
+        return last + len(self.after) if last >= 0 else 0
+
+    def texts(self, run: bytes) -> list[bytes] | None:
+        """The texts of one or more events; None: not all of them have this frame."""
         before, after = self.before, self.after
-        if not block.startswith(before) or not block.endswith(after):
-            return None
         start, end = len(before), len(_BLANK) - len(after)
-        texts = [event[start:end] for event in block.split(b"\n")[:-1:2]]
-        if b"%b%b%b" % (before, self.joint.join(texts), after) != block:
+        texts = [event[start:end] for event in run.split(b"\n")[:-1:2]]
+        if b"%b%b%b" % (before, self.joint.join(texts), after) != run:
             return None
         lines = b"\n".join(texts)
         if (b'"' in lines or b"\\" in lines) and not _TEXTS.fullmatch(lines):

@@ -10,7 +10,6 @@ before the end, for those to whom it is shown; what a provider says of an error 
 """
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -61,7 +60,6 @@ class StreamWatch:
     __slots__ = (
         "_choices",
         "_done_event",
-        "_finished",
         "_frames",
         "_head",
         "_held",
@@ -80,6 +78,7 @@ class StreamWatch:
         "done",
         "failure",
         "failure_text",
+        "finish",
         "output_events",
         "started",
         "usage",
@@ -110,14 +109,16 @@ class StreamWatch:
         self._held_size = 0
         self._frames: list[Frame] = []
         self._learnt = 0
-        self._finished: set[int] = set()
         self._size = 0
         self._other_size = 0
         self._head: bytes = b"{}"
         self._usage_event = b""
         self._usage_json = b""
         self.usage: Usage | None = None
-        """What the provider reported last; None: nothing that can be believed."""
+        """What the provider reported last; None: nothing that can be believed, or only of less output
+        than has come."""
+        self.finish: dict[int, str] = {}
+        """Why each choice finished, by its index."""
         self.started = False
         """Whether a piece of output, or a finish, has come."""
         self.done = False
@@ -136,7 +137,7 @@ class StreamWatch:
         Some providers send no ``[DONE]``. Clients do not miss it, and a choice that says why it
         finished is whole; a stream that has neither was cut.
         """
-        return self.done or len(self._finished) >= self._choices
+        return self.done or len(self.finish) >= self._choices
 
     @property
     def completion_tokens(self) -> int:
@@ -200,18 +201,24 @@ class StreamWatch:
 
     def _events(self, block: bytes) -> bytes:
         """`block` is whole events."""
-        if self._frames:
-            frame = self._frames[0]
-            if (text := frame.text(block)) is not None:
-                return self._framed(frame, block, [text])
-            if (texts := frame.texts(block)) is not None:
-                return self._framed(frame, block, texts)
+        if self._frames and (text := self._frames[0].text(block)) is not None:
+            return self._framed(self._frames[0], block, [text])
         out: list[bytes] = []
-        for event in _split(block):
-            out.append(self._any_event(event))
-            if self.done or self.failure is not None:
-                break
-        return b"".join(out)
+        start, size = 0, len(block)
+        tried: Frame | None = None
+        while start < size and not self.done and self.failure is None:
+            frame = self._frames[0] if self._frames else None
+            if frame is not None and frame is not tried:
+                tried = frame
+                end = frame.end(block, start)
+                if end and (texts := frame.texts(block[start:end])) is not None:
+                    out.append(self._framed(frame, block[start:end], texts))
+                    start = end
+                    continue
+            end = _event_end(block, start)
+            out.append(self._any_event(block[start:end]))
+            start = end
+        return out[0] if len(out) == 1 else b"".join(out)
 
     def _any_event(self, event: bytes) -> bytes:
         for frame in self._frames:
@@ -231,6 +238,8 @@ class StreamWatch:
         self._size += len(joined)
         if not joined.isascii():
             self._other_size += outside_ascii(joined)
+        if self.usage is not None and joined:
+            self._outdate()
         return block if frame.same else frame.shown(texts)
 
     def _event(self, event: bytes) -> bytes:
@@ -298,12 +307,18 @@ class StreamWatch:
                 whole += text
                 self.output_events += 1
             if choice.finish_reason:
-                self._finished.add(choice.index if type(choice.index) is int else 0)
+                self.finish[choice.index if type(choice.index) is int else 0] = str(choice.finish_reason)
         if whole:
             encoded = whole.encode("utf-8", "replace")
             self._size += len(encoded)
             self._other_size += outside_ascii(encoded)
+            if self.usage is not None:
+                self._outdate()
         return whole
+
+    def _outdate(self) -> None:
+        """What was reported is less than what has come since."""
+        self.usage, self._usage_event, self._usage_json = None, b"", b""
 
     def _learn(self, event: bytes, shown: bytes, payload: Payload, text: str) -> None:
         """Take the frame of an event that holds one text of one choice and finishes nothing."""
@@ -320,7 +335,7 @@ class StreamWatch:
             return event
         self._held.append(event)
         self._held_size += len(event)
-        if self.output_events or self._finished:
+        if self.output_events or self.finish:
             self.started = True
             out = b"".join(self._held)
             self._held.clear()
@@ -360,23 +375,17 @@ def _last_end(data: bytes | bytearray, looked: int) -> int:
     return end
 
 
-def _split(block: bytes) -> Iterator[bytes]:
-    """The events of a block, each with its blank line; further blank lines by themselves."""
-    start = 0
-    size = len(block)
-    crlf = b"\r" in block
-    while start < size:
-        if block[start] in _LINE_ENDS:
-            text = start
-            while text < size and block[text] in _LINE_ENDS:
-                text += 1
-            yield block[start:text]
-            start = text
-            continue
-        if crlf:
-            match = _BLANK_LINE.search(block, start)
-            end = match.end() if match else size
-        else:
-            end = block.find(b"\n\n", start) + 2
-        yield block[start:end]
-        start = end
+def _event_end(block: bytes, start: int) -> int:
+    """Where the event ends that begins at `start`, its blank line included; further blank lines are by
+    themselves.
+    """
+    end = start
+    while end < len(block) and block[end] in _LINE_ENDS:
+        end += 1
+    if end > start:
+        return end
+    end = block.find(b"\n\n", start)
+    if end >= 0 and block.find(b"\r", start, end) < 0:
+        return end + 2
+    match = _BLANK_LINE.search(block, start)
+    return match.end() if match else len(block)

@@ -6,7 +6,7 @@ import msgspec
 
 from onward.core.failure import Failure, FailureKind
 from onward.core.usage import Usage
-from onward.wire.passing.events import NoEvent, is_error, new_text, read_payload
+from onward.wire.passing.events import Choice, NoEvent, is_error, new_text, read_payload
 from onward.wire.passing.members import members, spliced, value_end, value_start
 from onward.wire.passing.refusal import stream_error
 from onward.wire.passing.usage import likely_tokens, outside_ascii, read_usage
@@ -21,7 +21,7 @@ class WholeAnswer(msgspec.Struct, frozen=True):
     usage: Usage | None
     """As the provider reports it; None: nothing that can be believed."""
     completion_tokens: int
-    """A guess from the size of the choices, for an answer without usage."""
+    """As reported, or a guess from the size of the choices, for an answer without usage."""
     finish: list[str]
     """Why each choice finished, as far as it says."""
 
@@ -45,20 +45,27 @@ def read_whole(body: bytes, model: str) -> WholeAnswer:
         raise stream_error(answer.error)
     if not answer.choices:
         raise _no_answer()
-    size = other = 0
-    for choice in answer.choices:
-        text = new_text(choice).encode("utf-8", "replace")
-        size += len(text)
-        other += outside_ascii(text)
     usage = read_usage(answer.usage)
-    if usage is not None and size and not usage.completion_tokens:
-        usage = None  # a text of no tokens
+    likely = usage.completion_tokens if usage is not None else 0
+    if not likely:
+        likely = _likely_tokens(answer.choices)
+        if likely:
+            usage = None  # a text of no tokens
     return WholeAnswer(
         body if answer.model == model else _renamed(body, model),
         usage,
-        likely_tokens(size, other),
+        likely,
         [choice.finish_reason for choice in answer.choices if type(choice.finish_reason) is str],
     )
+
+
+def _likely_tokens(choices: list[Choice]) -> int:
+    size = other = 0
+    for choice in choices:
+        text = new_text(choice).encode("utf-8", "replace")
+        size += len(text)
+        other += outside_ascii(text)
+    return likely_tokens(size, other)
 
 
 def _renamed(body: bytes, model: str) -> bytes:

@@ -39,8 +39,31 @@ def test_g05_usage_that_was_not_asked_for_is_kept_and_not_shown() -> None:
 
 @pytest.mark.covers("K-8")
 def test_g05_usage_is_one_event_directly_before_the_end() -> None:
-    _, out = watched(OPENING, usage(), piece("a", "stop"), DONE, show_usage=True)
-    assert out == renamed(OPENING, piece("a", "stop"), usage(), DONE)
+    _, out = watched(OPENING, piece("a"), usage(), piece("", "stop"), DONE, show_usage=True)
+    assert out == renamed(OPENING, piece("a"), piece("", "stop"), usage(), DONE)
+
+
+@pytest.mark.covers("K-9")
+@pytest.mark.parametrize("more", [[piece("b")], [piece("b", "stop")], [piece("b") + piece("c")]])
+def test_g03_usage_of_less_than_came_is_not_the_usage(more: list[bytes]) -> None:
+    early = {**USAGE, "completion_tokens": 1}
+    for report in (usage(early), piece("", usage=early)):
+        watch = StreamWatch("mine", show_usage=True)
+        watch.feed(piece("a") + piece("a"))
+        watch.feed(report)
+        assert watch.usage == Usage(5, 1)
+        for part in more:
+            watch.feed(part)
+        assert watch.usage is None
+        assert watch.completion_tokens >= 3
+        watch.feed(piece("", "stop") + DONE)
+        told = payloads(watch.end(watch.estimate(5)))[0]
+        assert told["usage"]["completion_tokens"] == watch.completion_tokens
+
+
+def test_why_each_choice_finished() -> None:
+    watch, _ = watched(piece("a", "stop"), piece("b", "length", index=1), DONE, choices=2)
+    assert watch.finish == {0: "stop", 1: "length"}
 
 
 @pytest.mark.covers("K-8")
@@ -198,7 +221,7 @@ def test_what_only_looks_like_the_frame_is_read(hidden: bytes) -> None:
     plain = b'data: {"model":"theirs","choices":[{"index":0,"text":"%b"}]}\n\n'
     watch = StreamWatch("mine", show_usage=False)
     watch.feed(plain % b"a" + plain % b"b")
-    watch.feed(plain % b"c" + b"data: " + hidden + b"\n\n" + plain % b"d")
+    watch.feed(plain % b"c" + b"data: " + hidden + b"\n\n")
     assert watch.finished or watch.usage or watch.failure
 
 
