@@ -19,7 +19,7 @@ from onward.http.record import Record
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _FIRST = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
-_HAND_ON_S = 0.5
+_HAND_ON_S = 0.1
 _EACH = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5)
 
 
@@ -109,7 +109,7 @@ class Metrics:
         self._soon()
 
     def ended(self, record: Record) -> None:
-        """Count one finished request. Sums are kept here and handed on twice a second: a counter of the
+        """Count one finished request. Sums are kept here and handed on ten times a second: a counter of the
         library takes a lock and a look-up for each step.
         """
         self._running -= 1

@@ -44,13 +44,15 @@ class ProxiedAnswer:
         self._passed = passed
         self._max_tokens = max_tokens
         self._record = record
-        self._watch = StreamWatch(
-            passed.model,
-            show_usage=show_usage,
-            keep_usage=passed.continuous_usage,
-            choices=passed.prompts * passed.n,
-            done=done,
-        )
+        self._watch: StreamWatch | None = None
+        if passed.stream:
+            self._watch = StreamWatch(
+                passed.model,
+                show_usage=show_usage,
+                keep_usage=passed.continuous_usage,
+                choices=passed.prompts * passed.n,
+                done=done,
+            )
         self.usage = Usage(prompt_tokens=passed.likely_prompt_tokens)
         self.estimated = True
         self.status: int | None = None
@@ -59,6 +61,7 @@ class ProxiedAnswer:
         """Whole events, as they come. Closing it tells the provider to stop."""
         answer = await self._open()
         watch, usage, record = self._watch, self.usage, self._record
+        assert watch is not None  # noqa: S101 - a stream was asked for
         try:
             kind = answer.headers.get(b"content-type", b"")
             if not kind.startswith(b"text/event-stream"):
@@ -81,6 +84,7 @@ class ProxiedAnswer:
 
     def end(self) -> bytes:
         """What ends a stream that is whole."""
+        assert self._watch is not None  # noqa: S101 - after `stream`
         return self._watch.end(self.usage)
 
     async def whole(self) -> bytes:
