@@ -71,6 +71,7 @@ durability = "{durability}"
 name = "mock"
 protocol = "openai"
 base_url = "http://127.0.0.1:{upstream}/v1"
+connections = 10000
 [[models]]
 id = "{model}"
 price = {{ input = "0.10", output = "0.40" }}
@@ -147,6 +148,14 @@ def modes() -> list[Mode]:
         Mode("onward, PostgreSQL and Redis", store=postgres, limits=redis, money=True),
         Mode("onward, everything on, 2 workers", workers=2, store="sqlite:{folder}/two.db", money=True),
     ]
+
+
+def start_tools(folder: Path) -> tuple[int, subprocess.Popen[bytes]]:
+    """Build the provider and the load, and start the provider; its port."""
+    for source, target in (("upstream.c", "upstream"), ("load.c", "load")):
+        subprocess.run(["gcc", "-O2", "-o", folder / target, HERE / source, "-lm"], check=True)
+    upstream = free_port()
+    return upstream, subprocess.Popen(pinned(1, folder / "upstream", "-p", upstream, "-n", EVENTS))
 
 
 def start_onward(mode: Mode, upstream: int, folder: Path) -> Running:
@@ -252,22 +261,25 @@ def one_round(running: Running, folder: Path, options: argparse.Namespace) -> No
 
 
 def report(all_running: list[Running]) -> None:
+    """Medians. What a stream costs beyond a plain request is its events."""
     base = {name: statistics.median(values) for name, values in all_running[0].figures.items()}
-    print(
-        f"{'':34}{'us/request':>12}{'x nginx':>9}{'us/event':>10}{'x nginx':>9}{'p50 ms':>8}{'p99 ms':>8}{'MB':>7}"
-    )
-    # A stream of 100 events costs a request more than its events do: nginx's own request is taken off for all.
+    base_event = (base["stream us"] - base["request us"]) / EVENTS
+    names = ("us/request", "x nginx", "us/event", "x nginx", "p50 ms", "p99 ms", "MB")
+    print(" " * 34 + "".join(f"{name:>11}" for name in names))
     for running in all_running:
         figures = {name: statistics.median(values) for name, values in running.figures.items()}
         request = figures["request us"]
         event = (figures["stream us"] - request) / EVENTS
-        base_event = (base["stream us"] - base["request us"]) / EVENTS
-        print(
-            f"{running.name:34}{request:12.1f}{request / base['request us']:9.2f}"
-            f"{event:10.2f}{event / base_event:9.2f}"
-            f"{(figures['paced p50'] - base['paced p50']) / 1000:8.2f}{(figures['paced p99'] - base['paced p99']) / 1000:8.2f}"
-            f"{figures['memory']:7.0f}"
+        row = (
+            f"{request:.1f}",
+            f"{request / base['request us']:.2f}",
+            f"{event:.2f}",
+            f"{event / base_event:.2f}",
+            f"{(figures['paced p50'] - base['paced p50']) / 1000:+.2f}",
+            f"{(figures['paced p99'] - base['paced p99']) / 1000:+.2f}",
+            f"{figures['memory']:.0f}",
         )
+        print(f"{running.name:34}" + "".join(f"{one:>11}" for one in row))
     print("p50 and p99: added to nginx's at 500 requests/s (LiteLLM: at 20).")
 
 
@@ -282,10 +294,7 @@ def main() -> None:
     parser.add_argument("--only", help="words of modes, with commas")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="gateway-"))
-    for source, target in (("upstream.c", "upstream"), ("load.c", "load")):
-        subprocess.run(["gcc", "-O2", "-o", folder / target, HERE / source, "-lm"], check=True)
-    upstream = free_port()
-    provider = subprocess.Popen(pinned(1, folder / "upstream", "-p", upstream, "-n", EVENTS))
+    upstream, provider = start_tools(folder)
     running: list[Running] = []
     try:
         running.append(start_nginx(upstream, folder))
