@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "serve"))
+sys.path.append(str(HERE.parent / "serve"))
 
 import measure  # noqa: E402
 

@@ -15,8 +15,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-sys.path.insert(0, str(HERE.parent / "serve"))
+sys.path.append(str(HERE.parent / "serve"))
 
 import measure  # noqa: E402
 import run  # noqa: E402
@@ -73,7 +72,8 @@ def many_streams(gateway: run.Running, folder: Path, count: int) -> bool:
     spent = measure.cpu_seconds(gateway.process.pid) - spent
     print(
         f"{count} streams at once of {run.EVENTS} events: {result['ok']} whole, {result['err']} not, in"
-        f" {result['secs']:.0f} s; {spent:.1f} s of CPU; memory {before / MB:.0f} MB, at most {peak / MB:.0f} MB"
+        f" {result['secs']:.0f} s; {spent:.1f} s of CPU; memory {before / MB:.0f} MB, at most"
+        f" {peak / MB:.0f} MB"
     )
     return result["ok"] == count
 
