@@ -28,6 +28,8 @@ _Q: Final = read_queries(Path(__file__).parent / "queries" / "ledger.sql")
 _PRUNED_AT_ONCE: Final = 5000
 _CLOSE_ENOUGH_MS: Final = 20
 """A look at the database's clock that took longer is made again, a few times."""
+_NOISE_MS: Final = 100
+"""Clocks that differ by no more than this from what was known have not been set."""
 
 
 class PostgresStore:
@@ -157,14 +159,18 @@ class PostgresStore:
         await self._database.close()
 
     async def _ahead(self, connection: Connection) -> int:
-        """Leases are kept by the database's clock, so that those of several hosts need not agree."""
+        """Leases are kept by the database's clock, so that those of several hosts need not agree.
+
+        What is known stays while it is about right: a look over the network is less exact than a clock.
+        """
         for _ in range(3):
             before = time.time()
             now: int = await connection.fetchval(_Q["now"])
             after = time.time()
-            close = (after - before) * 1000 <= _CLOSE_ENOUGH_MS
-            if close or self._ahead_ms is None:
-                self._ahead_ms = round(now - (before + after) * 500)
-            if close:
+            took_ms = (after - before) * 1000
+            ahead_ms = round(now - (before + after) * 500)
+            if self._ahead_ms is None or abs(ahead_ms - self._ahead_ms) > took_ms + _NOISE_MS:
+                self._ahead_ms = ahead_ms
+            if took_ms <= _CLOSE_ENOUGH_MS:
                 break
         return self._ahead_ms or 0
