@@ -40,6 +40,7 @@ source = "{folder}/model.gguf"
 mmproj = "{folder}/mmproj.gguf"
 slots = 1
 """
+pytestmark = pytest.mark.complaint("G26")
 RED = picture(color=(250, 0, 0), size=(64, 48))
 
 

@@ -1,7 +1,8 @@
-"""Which numbered statements, and which known faults of other servers, no test covers.
+"""Which numbered statements, known faults of other servers and complaints about gateways no test covers.
 
-A test names them by `@pytest.mark.covers("O-1")` and `@pytest.mark.fault("D01")`; what is not on the
-lists is an error. After a run of the whole suite, what is left over is printed.
+A test names them by `@pytest.mark.covers("O-1")`, `@pytest.mark.fault("D01")` and
+`@pytest.mark.complaint("G01")`; what is not on the lists is an error. After a run of the whole suite,
+what is left over is printed.
 """
 
 import pytest
@@ -12,7 +13,12 @@ STATEMENTS = tuple(
     for number in range(1, count + 1)
 )
 FAULTS = tuple(f"D{number:02}" for number in range(1, 26))
-MARKS = {"covers": STATEMENTS, "fault": FAULTS}
+COMPLAINTS = tuple(
+    f"G{number:02}"
+    for number in (1, 3, 5, 6, 7, 9, 11, 12, 14, 15, 16, 17, 19, 20, 21, 23, 25, 26, 27, 28, 30, 33, 34, 36)
+)
+MARKS = {"covers": STATEMENTS, "fault": FAULTS, "complaint": COMPLAINTS}
+TITLES = {"covers": "statements", "fault": "known faults", "complaint": "known complaints"}
 _KEY = "onward_covered"
 
 
@@ -50,7 +56,7 @@ def pytest_terminal_summary(terminalreporter, config):
     covered = getattr(config, _KEY, None)
     if not whole or covered is None:
         return
-    for title, known in (("statements", STATEMENTS), ("known faults", FAULTS)):
+    for mark, known in MARKS.items():
         left = [name for name in known if name not in covered]
         if left:
-            terminalreporter.write_line(f"{title} that no test covers: {' '.join(left)}")
+            terminalreporter.write_line(f"{TITLES[mark]} that no test covers: {' '.join(left)}")

@@ -39,6 +39,7 @@ class EventStream:
         self._last_at = self._loop.time()
         self._timer = self._loop.call_at(self._last_at + self._silence_s, self._break_silence)
         self._writer = self._loop.create_task(self._write())
+        self._exchange.nudge = self._nudge
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -96,6 +97,10 @@ class EventStream:
         self._size = 0
         self._last_at = self._loop.time()
         return data
+
+    def _nudge(self) -> None:
+        if self._exchange.answering:
+            self._wake.set()
 
     def _break_silence(self) -> None:
         """Wake the writer if nothing was sent for long. One timer, moved on when it was too early."""

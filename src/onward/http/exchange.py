@@ -1,7 +1,7 @@
 """One request and its answer, over plain ASGI."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from onward.admission.keys import Key, Tenant
@@ -91,6 +91,8 @@ class Exchange:
         """Whether the status was sent."""
         self.answered = False
         """Whether the last of the answer was sent."""
+        self.nudge: Callable[[], None] = _do_nothing
+        """Makes a stream that has begun write something, which shows whether anybody reads it."""
         self._unread = self.method not in ("GET", "HEAD")
 
     def header(self, name: bytes) -> str | None:
@@ -176,6 +178,10 @@ def dialect_headers(dialect: Dialect, values: Mapping[HeaderValue, bytes], *, fa
         if value is not None and name != b"x-request-id" and (header.on_failures or not failed):
             headers.append((name, value))
     return headers
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def shutting_down() -> Failure:

@@ -96,8 +96,9 @@ class HttpProtocol(HttpToolsProtocol):
         """The caller sends no more: it closed one half of the connection, or all of it.
 
         Both look the same until something is written to it, which somebody who is gone refuses
-        (`_is_gone`). An answer does that by itself; before it, an interim one does (RFC 9110 15.2).
-        HTTP/1.0 has none, so there the end of the requests is the end of the caller.
+        (`_abort_if_gone`). Before an answer an interim one does that (RFC 9110 15.2); HTTP/1.0 has none,
+        so there the end of the requests is the end of the caller. Within an answer, which may be silent
+        for long, the application is asked to write (`Watch`).
         """
         running = self._running
         if self._half_closed:
@@ -108,6 +109,8 @@ class HttpProtocol(HttpToolsProtocol):
             if running.scope["http_version"] == "1.0":
                 return False
             self._gathering.write(_PROBE)
+        else:
+            running.message_event.set()
         self._half_closed = True
         self.loop.call_later(_PROBED_S, self._abort_if_gone)
         self._stop()

@@ -47,7 +47,7 @@ class Watch:
         try:
             async with asyncio.timeout(self._limit_s):
                 while (await self._exchange.receive())["type"] != "http.disconnect":
-                    pass
+                    self._exchange.nudge()  # the caller sends no more: is it still there?
             if self._exchange.answered:
                 return
             self.gone = True
