@@ -193,10 +193,10 @@ class Caller:
     writer: asyncio.StreamWriter
     text: str = ""
 
-    async def reads(self, events: int) -> None:
-        """Until so many data events have come."""
+    async def reads(self, count: int, what: str = "data: ") -> None:
+        """Until so many events have come."""
         async with asyncio.timeout(10):
-            while self.text.count("data: ") < events:
+            while self.text.count(what) < count:
                 data = await self.reader.read(65536)
                 assert data, self.text
                 self.text += data.decode()
