@@ -93,9 +93,9 @@ async def test_nothing_is_left_of_requests(mock: MockProvider, client):
                 await whole(provider, "[[cut=1]]", stream=True)
         mock.requests.clear()
         await settled(provider, opened=provider.status().open - provider.status().busy)
-        gc.collect()
 
     await many(20)
+    gc.collect()
     gc.disable()  # what is dropped goes without the collector's help: it is in no cycle
     tracemalloc.start()
     try:

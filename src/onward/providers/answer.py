@@ -1,6 +1,7 @@
 """An answer of a provider, as it comes in on a connection."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from onward.core.failure import Failure
@@ -25,10 +26,13 @@ class HttpAnswer:
     Cancelling `read` loses nothing: what comes meanwhile is there for the next call.
     """
 
-    __slots__ = ("_ended", "_failure", "_source", "_waiter", "headed", "headers", "pieces", "status")
+    __slots__ = ("_ended", "_source", "_waiter", "failure", "headed", "headers", "pieces", "status")
 
     def __init__(self, source: Source, pieces: list[bytes], headed: "asyncio.Future[None]") -> None:
-        """`pieces`: where the connection puts the body; `headed`: done once the header is here."""
+        """`pieces`: where the connection puts the body.
+
+        `headed`: done once the header is here, or never will be: then there is a `failure` and no status.
+        """
         self.status = 0
         self.headers: dict[bytes, bytes] = {}
         self.pieces = pieces
@@ -36,7 +40,7 @@ class HttpAnswer:
         self._source: Source | None = source
         self._waiter: asyncio.Future[None] | None = None
         self._ended = False
-        self._failure: Failure | None = None
+        self.failure: Callable[[], Failure] | None = None
 
     # The connection's side
 
@@ -53,21 +57,18 @@ class HttpAnswer:
         self._source = None
         self.wake()
 
-    def fail(self, failure: Failure) -> None:
-        """It will never be whole. What came before is still read first."""
+    def fail(self, failure: Callable[[], Failure]) -> None:
+        """It will never be whole. What came before is still read first.
+
+        `failure` makes one for each raise: one that was kept would hold its traceback, and that us.
+        """
         self.pieces = self.pieces.copy()
         self._ended = True
-        self._failure = failure
+        self.failure = failure
         self._source = None
         if not self.headed.done():
-            self.headed.set_exception(failure)
+            self.headed.set_result(None)
         self.wake()
-
-    def give_up(self) -> None:
-        """Nobody waits for its header any more."""
-        if self.headed.done() and not self.headed.cancelled():
-            self.headed.exception()  # seen, so that nothing complains of it
-        self.close()
 
     # The reader's side
 
@@ -75,8 +76,8 @@ class HttpAnswer:
         """See `Answer.read`. What has come already is returned without suspending."""
         while not (pieces := self.pieces):
             if self._ended:
-                if self._failure is not None:
-                    raise self._failure
+                if self.failure is not None:
+                    raise self.failure()
                 return b""
             if self._waiter is not None:
                 raise RuntimeError("an answer has one reader")
@@ -94,7 +95,7 @@ class HttpAnswer:
     async def read_all(self, limit: int) -> bytes:
         """See `Answer.read_all`."""
         data = await self.read()
-        if self._ended and not self.pieces and self._failure is None and len(data) <= limit:
+        if self._ended and not self.pieces and self.failure is None and len(data) <= limit:
             return data
         whole = [data]
         size = len(data)
@@ -111,6 +112,6 @@ class HttpAnswer:
         """See `Answer.close`."""
         source, self._source = self._source, None
         if source is not None:
-            self.fail(broken())
+            self.fail(broken)
             source.abort()
         self.pieces = []

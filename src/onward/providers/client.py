@@ -74,8 +74,10 @@ class Client:
         try:
             await answer.headed
         except asyncio.CancelledError:
-            answer.give_up()
+            answer.close()
             raise
+        if answer.failure is not None and not answer.status:
+            raise answer.failure()
         return answer
 
     def status(self) -> ProviderStatus:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import select
+from collections.abc import Callable
 from typing import Protocol
 
 import httptools
@@ -100,7 +101,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         if self._answer is not None:
-            self._fail(broken(), f"the connection was lost ({exc!r})")
+            self._fail(broken, f"the connection was lost ({exc!r})")
         self._parser = None  # pyright: ignore[reportAttributeAccessIssue] - it holds us, and we it
         self._owner.lost(self)
 
@@ -112,7 +113,7 @@ class Connection(asyncio.Protocol):
             self._answer = None
             answer.end(self._pieces.copy())
         else:
-            self._fail(broken(), "it ended before its end")
+            self._fail(broken, "it ended before its end")
 
     def abort(self) -> None:
         """Close it at once. An answer that comes in on it has been told by whoever does this."""
@@ -122,7 +123,7 @@ class Connection(asyncio.Protocol):
 
     def give_up(self) -> None:
         """Close it at once, and fail the answer that comes in on it."""
-        self._fail(broken(), "given up")
+        self._fail(broken, "given up")
         self.abort()
 
     def is_stale(self) -> bool:
@@ -168,7 +169,7 @@ class Connection(asyncio.Protocol):
             if self._complete:
                 self._dirty = True  # what stands behind the answer
             else:
-                self._fail(broken(), _reason(error))
+                self._fail(broken, _reason(error))
                 return
         if self._complete:
             self._finish(answer)
@@ -184,7 +185,7 @@ class Connection(asyncio.Protocol):
             if answer.status:
                 self._unparsed += len(data)
             if self._unparsed > self._owner.bounds.header_bytes:
-                self._fail(broken(), "its header, or what stands between pieces of its body, is too long")
+                self._fail(broken, "its header, or what stands between pieces of its body, is too long")
 
     def taken(self) -> None:
         """All pieces were read."""
@@ -252,7 +253,7 @@ class Connection(asyncio.Protocol):
         bounds = self._owner.bounds
         self._owner.release(self, bounds.keep_s if keep is None else _keep_s(keep, bounds.keep_s))
 
-    def _fail(self, failure: Failure, why: str) -> None:
+    def _fail(self, failure: Callable[[], Failure], why: str) -> None:
         answer = self._answer
         if answer is None:
             return
@@ -274,7 +275,7 @@ class Connection(asyncio.Protocol):
             self._since = now
             self._limit = self._owner.bounds.idle_s
         elif now - self._since > self._limit:
-            self._fail(too_slow(), f"silent for {self._limit:g} s")
+            self._fail(too_slow, f"silent for {self._limit:g} s")
 
 
 def _reason(error: httptools.HttpParserError) -> str:
