@@ -4,11 +4,16 @@ import warnings
 
 import pytest
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    from langchain_openai import ChatOpenAI, OpenAI
-
 pytestmark = [pytest.mark.covers("O-1", "O-2"), pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(scope="module")
+def langchain():
+    """Imported by the process that runs these tests alone: it takes long."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import langchain_openai
+    return langchain_openai
 
 
 @pytest.fixture
@@ -22,8 +27,8 @@ def options(server):
     }
 
 
-def test_legacy_completions(options):
-    llm = OpenAI(**options, max_tokens=8)
+def test_legacy_completions(langchain, options):
+    llm = langchain.OpenAI(**options, max_tokens=8)
     alone = llm.invoke("The capital of France is")
     assert "Paris" in alone
     batch = llm.generate(["The capital of France is", "One two three one two"], stop=["\n\n"])
@@ -32,14 +37,14 @@ def test_legacy_completions(options):
     assert "".join(llm.stream("The capital of France is")) == alone
 
 
-def test_several_choices(options):
-    llm = OpenAI(**options | {"temperature": 1}, max_tokens=6, n=2, best_of=3)
+def test_several_choices(langchain, options):
+    llm = langchain.OpenAI(**options | {"temperature": 1}, max_tokens=6, n=2, best_of=3)
     groups = llm.generate(["Once", "Twice"]).generations
     assert [len(group) for group in groups] == [2, 2]
 
 
-async def test_chat(options):
-    llm = ChatOpenAI(**options, max_completion_tokens=20, stream_usage=True)
+async def test_chat(langchain, options):
+    llm = langchain.ChatOpenAI(**options, max_completion_tokens=20, stream_usage=True)
     whole = await llm.ainvoke([("system", "Be brief."), ("human", "Say hello.")])
     assert whole.content
     assert whole.usage_metadata["output_tokens"] > 0
