@@ -234,6 +234,7 @@ async def gateway(
     keys: Sequence[settings.Key] = (),
     tenants: Sequence[settings.Tenant] = (),
     provider: Mapping[str, Any] | None = None,
+    server: Mapping[str, Any] | None = None,
     config: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
     store: Callable[[settings.Config], Any] | None = None,
@@ -255,7 +256,7 @@ async def gateway(
         tenants=tenants,
         provider=provider or {},
         mounts=mounts,
-        fields=config or {},
+        fields={"server": settings.Server(log_format="json", **(server or {})), **(config or {})},
     )
     opened = await (store(made) if store else _open_sqlite(folder / "onward.db"))
     authority = Authority(made, opened, rate_limits or MemoryLimits(time.monotonic))
@@ -367,7 +368,6 @@ def _config(
     fields: Mapping[str, Any],
 ) -> settings.Config:
     made = settings.Config(dialects=dict(mounts), tenants=list(tenants), keys=list(keys), **fields)
-    made.server.log_format = "json"
     if tenant is not None:
         made.tenants.append(settings.Tenant(name="acme", **tenant))
     if key is not None or tenant is not None:
