@@ -133,8 +133,10 @@ CREATE FUNCTION ledger_load(
     OUT prompts bigint[], OUT completions bigint[], OUT cached bigint[], OUT paid_from text[],
     OUT ended text[]      -- of the IDs that it reserves
 ) LANGUAGE plpgsql
--- Tables that are nearly empty when a plan is made grow later: indexes are used from the start.
+-- Tables that are nearly empty when a plan is made grow later: indexes are used from the start. And a plan
+-- is made once, as making one takes longer than what it is for.
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     hold_ids text[];
@@ -191,6 +193,7 @@ CREATE FUNCTION ledger_write(
     a_started bigint[], a_first bigint[], a_took bigint[]
 ) RETURNS boolean LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     found_rows bigint;
