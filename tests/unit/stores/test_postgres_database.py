@@ -92,7 +92,7 @@ async def test_the_database_hangs(
         except Failure:
             await asyncio.sleep(0.05)
     assert "answers again" in caplog.text
-    assert await store.revision() == 1
+    assert await store.revision() > 0
 
 
 async def test_the_database_is_gone_and_comes_back(opened: Open, between: Between):
