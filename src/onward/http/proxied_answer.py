@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 
-from onward.core.failure import Failure, FailureKind
+from onward.core.failure import Failure
 from onward.core.usage import Usage
 from onward.http.record import Record
 from onward.providers.protocol import Answer
@@ -63,9 +63,7 @@ class ProxiedAnswer:
         watch, usage, record = self._watch, self.usage, self._record
         assert watch is not None  # noqa: S101 - a stream was asked for
         try:
-            kind = answer.headers.get(b"content-type", b"")
-            if not kind.startswith(b"text/event-stream"):
-                raise self._broken(f"a stream was asked for, and {kind[:60]!r} came")
+            # Whatever its content type claims: what is no stream of events shows by its first bytes.
             while not watch.done and watch.failure is None and (data := await answer.read()):
                 events = watch.feed(data)
                 usage.completion_tokens = watch.completion_tokens
@@ -142,21 +140,16 @@ class ProxiedAnswer:
                 while await answer.read():
                     pass
 
-    def _broken(self, what: str) -> Failure:
-        self._log(what)
-        return Failure(
-            FailureKind.UPSTREAM_UNAVAILABLE, "The provider of this model gave a broken answer. Try again."
-        )
-
     def _log(self, text: str) -> None:
-        """What a provider said: for the operator alone."""
+        """What a provider said: for the operator alone, and without the key that it may repeat."""
+        said = self._deployment.provider.conceal(text)
         logger.warning(
             "request_id=%s deployment=%s provider=%s status=%s said: %s",
             self._record.request_id,
             self._deployment.deployment,
             self._deployment.provider.name,
             self.status,
-            repr(text[:_LOGGED_TEXT]),
+            repr(said[:_LOGGED_TEXT]),
         )
 
 

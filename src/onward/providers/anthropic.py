@@ -33,6 +33,10 @@ class AnthropicProvider:
         message = "The provider of this model takes no requests of this kind. Ask for another model."
         raise Failure(FailureKind.SURFACE_UNSUPPORTED, message)
 
+    def conceal(self, text: str) -> str:
+        """See `Provider.conceal`. No key was ever sent."""
+        return text
+
     def status(self) -> ProviderStatus:
         """No connections."""
         return ProviderStatus()

@@ -41,11 +41,16 @@ class OpenAiProvider:
             connections=connections,
             waiting=waiting,
         )
+        self._key = api_key
         self._client = Client(name, base_url, _headers(api_key), bounds, tls)
 
     async def send(self, path: str, body: bytes, headers: list[tuple[bytes, bytes]]) -> Answer:
         """See `Provider.send`."""
         return await self._client.post(path, body, headers)
+
+    def conceal(self, text: str) -> str:
+        """See `Provider.conceal`."""
+        return text.replace(self._key, "…") if self._key else text
 
     def status(self) -> ProviderStatus:
         """See `Provider.status`."""
