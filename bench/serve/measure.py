@@ -3,7 +3,6 @@
 from pathlib import Path
 
 
-
 def family(pid: int) -> list[int]:
     """The process and all its descendants."""
     children: dict[int, list[int]] = {}

@@ -244,7 +244,7 @@ def test_a_port_in_use(gguf):
 
 def test_listening_to_others_needs_a_key(gguf, tmp_path):
     message = refused("--host", EVERYWHERE, "--port", str(free_port()))
-    assert "onward keys new" in message
+    assert "onward keys create" in message
     assert "--no-auth" in message
     config = '[[keys]]\nname = "ci"\nsecret_env = "ONWARD_TEST_KEY"\n'
     os.environ["ONWARD_TEST_KEY"] = "on-secret-of-a-test"

@@ -3,7 +3,7 @@
 import re
 
 NANO = 1_000_000_000
-_DECIMAL = re.compile(r"\d{1,9}(\.\d{1,9})?")
+_DECIMAL = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 
 
 def parse_amount(text: str) -> int:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from onward.admission.keys import Key, Keys
@@ -32,8 +32,13 @@ class App:
         log: RequestLog,
         ids: IdFactory,
         header_values: Mapping[HeaderValue, bytes],
+        recheck: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`header_values`: what headers of dialects hold that is the same for all requests."""
+        """`header_values`: what headers of dialects hold that is the same for all requests.
+
+        `recheck` looks for new keys before one is refused. It may raise STORE_DOWN.
+        """
+        self._recheck = recheck
         self._routes = routes
         self._keys = keys
         self._metrics = metrics
@@ -110,7 +115,13 @@ class App:
         exchange.dialect = route.dialect or exchange.dialect
         try:
             if not route.open:
-                exchange.key = self._key(exchange)
+                try:
+                    exchange.key = self._key(exchange)
+                except Failure as unknown:
+                    if self._recheck is None or unknown.kind is not FailureKind.INVALID_KEY:
+                        raise
+                    await self._recheck()
+                    exchange.key = self._key(exchange)
                 exchange.tenant = self._keys.tenant(exchange.key)
             await route.endpoint(exchange)
         except Disconnected:

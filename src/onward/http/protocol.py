@@ -96,9 +96,8 @@ class HttpProtocol(HttpToolsProtocol):
         """The caller sends no more: it closed one half of the connection, or all of it.
 
         Both look the same until something is written to it, which somebody who is gone refuses
-        (`_abort_if_gone`). Before an answer an interim one does that (RFC 9110 15.2); HTTP/1.0 has none,
-        so there the end of the requests is the end of the caller. Within an answer, which may be silent
-        for long, the application is asked to write (`Watch`).
+        (`_abort_if_gone`). Before an answer an interim one does that (RFC 9110 15.2), but for HTTP/1.0, which
+        has none. Within an answer, which may be silent for long, the application is asked to write (`Watch`).
         """
         running = self._running
         if self._half_closed:

@@ -25,6 +25,8 @@ MARK_S = 0.9
 """Progress is written this often: after a crash what is charged is at most a second old."""
 REFRESH_S = 1.0
 """How often it is asked whether keys changed: a revoked key is refused everywhere within 5 s."""
+RECHECK_S = 0.2
+"""How long keys count as fresh for a key that is not known."""
 STALE_S = 5.0
 """Keys that could not be checked for so long are not trusted any more."""
 RENEW_S = 5.0
@@ -60,15 +62,12 @@ class Admission:
 
     async def start(self) -> None:
         """Read the keys and begin to keep everything fresh. Raises `Failure` if the store is down."""
-        if self._store is None:
-            return
         await self._renew()
-        await self.refresh()
-        self._tasks = [
-            asyncio.create_task(self._every(MARK_S, self.gate.mark)),
-            asyncio.create_task(self._every(REFRESH_S, self.refresh)),
-            asyncio.create_task(self._every(RENEW_S, self._renew)),
-        ]
+        work = [(RENEW_S, self._renew)]
+        if self._store is not None:
+            await self.refresh()
+            work += [(MARK_S, self.gate.mark), (REFRESH_S, self.refresh)]
+        self._tasks = [asyncio.create_task(self._every(seconds, one)) for seconds, one in work]
 
     async def stop(self) -> None:
         """Write what is left. All requests have ended."""
@@ -92,7 +91,8 @@ class Admission:
                 logger.warning("the store does not answer: %s", failure.message)
             except Exception:
                 logger.exception("a task of the store failed")
-            self.keys.available = time.monotonic() - self._fresh_at < STALE_S
+            if self._store is not None:
+                self.keys.available = time.monotonic() - self._fresh_at < STALE_S
 
     async def refresh(self) -> None:
         """Read keys and tenants again if they changed. Raises `Failure` if the store is down."""
@@ -109,12 +109,17 @@ class Admission:
         self._fresh_at = time.monotonic()
         self.keys.available = True
 
+    async def recheck(self) -> None:
+        """The same for a key that is not known: it may be new. Not often, so that nobody can wear us out."""
+        if time.monotonic() - self._fresh_at > RECHECK_S:
+            await self.refresh()
+
     async def _renew(self) -> None:
-        assert self._store is not None  # noqa: S101 - started with one
-        until = int((time.time() + LEASE_S) * 1000)
-        await asyncio.gather(
-            self._store.renew(self._lease, until), self._limits.renew(self._lease), self._touch()
-        )
+        """Say that this process lives: its places and holds are kept."""
+        await self._limits.renew(self._lease)
+        if self._store is not None:
+            await self._store.renew(self._lease, int((time.time() + LEASE_S) * 1000))
+            await self._touch()
 
     async def _touch(self) -> None:
         used, self.gate.used = self.gate.used, {}

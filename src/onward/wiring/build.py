@@ -131,6 +131,7 @@ def assemble(
         log=log,
         ids=RandomIds(),
         header_values={HeaderValue.CONFIG_VERSION: config.version.encode()},
+        recheck=admission.recheck,
     )
     return Built(app, limits, lifecycle)
 

@@ -137,7 +137,7 @@ class Supervisor:
         authority = Authority(self._config, store, open_limits(self._config))
         try:
             if store is not None:
-                self._needs_key = self._needs_key or bool((await store.directory()).keys)
+                self._needs_key = self._needs_key or bool(await store.keys(after=None, limit=1))
             listen.check_open(self._config, has_keys=self._needs_key)
             await authority.start()
         except Failure as failure:

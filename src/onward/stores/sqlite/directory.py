@@ -148,7 +148,7 @@ def credit(
 ) -> Money:
     """See `Store`."""
     account = f"balance:{tenant}"
-    before = money(cursor, account)
+    (before,) = money(cursor, [account])
     if once is not None and cursor.execute(_Q["noted_credit"], (tenant, once)).fetchone():
         return before
     credited = credited_after(before, amount)

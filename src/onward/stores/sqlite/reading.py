@@ -1,5 +1,6 @@
 """What the ledger in a SQLite file shows: entries, sums, accounts. Read in a thread."""
 
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any, Final
@@ -29,11 +30,16 @@ _GROUPS: Final = {
 _Row = tuple[Any, ...]
 
 
-def money(connection: sqlite3.Connection | sqlite3.Cursor, account: str) -> Money:
-    """An account as it is."""
-    row = connection.execute(_Q["account"], (account,)).fetchone() or (0, 0)
-    (held,) = connection.execute(_Q["held_amount"], (account,)).fetchone()
-    return Money(id=account, credited=row[0], spent=row[1], held=held)
+def money(connection: sqlite3.Connection | sqlite3.Cursor, accounts: list[str]) -> list[Money]:
+    """Accounts as they are, in the order of the list."""
+    ids = json.dumps(accounts)
+    own = {row[0]: row[1:] for row in connection.execute(_Q["own_amounts"], (ids,))}
+    held = dict(connection.execute(_Q["held_amounts"], (ids,)).fetchall())
+    return [
+        Money(id=account, credited=credited, spent=spent, held=held.get(account, 0))
+        for account in accounts
+        for credited, spent in [own.get(account, (0, 0))]
+    ]
 
 
 def entries(connection: sqlite3.Connection, query: EntryQuery) -> EntryPage:

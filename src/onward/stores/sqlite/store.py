@@ -89,9 +89,7 @@ class SqliteStore:
         )
 
     async def money(self, account_ids: list[str]) -> list[Money]:
-        return await self._database.read(
-            lambda connection: [reading.money(connection, account) for account in account_ids]
-        )
+        return await self._database.read(lambda connection: reading.money(connection, account_ids))
 
     async def entries(self, query: EntryQuery) -> EntryPage:
         return await self._database.read(lambda connection: reading.entries(connection, query), long=True)

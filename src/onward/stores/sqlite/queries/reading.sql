@@ -1,14 +1,15 @@
--- name: held_amount
--- What is held in an account.
-SELECT coalesce(sum(h.amount), 0)
+-- name: held_amounts
+-- What is held in accounts, by a JSON list of their IDs.
+SELECT a.value, sum(h.amount)
 FROM held AS h
 JOIN origins AS o ON o.id = h.origin
 JOIN json_each(o.accounts) AS a
-WHERE a.value = ?;
+WHERE a.value IN (SELECT value FROM json_each(?))
+GROUP BY a.value;
 
--- name: account
--- An account's own numbers.
-SELECT credited, spent FROM accounts WHERE id = ?;
+-- name: own_amounts
+-- Accounts' own numbers, by a JSON list of their IDs.
+SELECT id, credited, spent FROM accounts WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: held_entries
 -- Reservations that have not ended, newest first.
