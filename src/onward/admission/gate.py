@@ -171,22 +171,32 @@ class Gate:
         attempts: tuple[Attempt, ...] = (),
         outcome: str = "ok",
         estimated: bool = False,
+        given: bool = True,
     ) -> int:
-        """End a grant by what `grant.usage` says. Durable on return; what was charged."""
+        """End a grant by what `grant.usage` says. Durable on return; what was charged. Raises STORE_DOWN.
+
+        `given` False: the caller gets an answer only behind this. Where it raises the caller is not
+        charged later for what it did not get.
+        """
         cost = charge(grant.demand.price or _NO_PRICE, grant.usage)
-        await self._end(
-            grant,
-            Settle(
-                request_id=grant.demand.request_id,
-                charge=cost,
-                usage=msgspec.structs.replace(grant.usage),
-                at_ms=int(self._clock.unix() * 1000),
-                estimated=estimated,
-                outcome=outcome,
-                attempts=attempts,
-            ),
-            counts=True,
+        request_id, at_ms = grant.demand.request_id, int(self._clock.unix() * 1000)
+        settle = Settle(
+            request_id=request_id,
+            charge=cost,
+            usage=msgspec.structs.replace(grant.usage),
+            at_ms=at_ms,
+            estimated=estimated,
+            outcome=outcome,
+            attempts=attempts,
         )
+        try:
+            await self._end(grant, settle, counts=True)
+        except Failure as failure:
+            if not given:
+                self._keep(
+                    Release(request_id=request_id, at_ms=at_ms, outcome=failure.kind.value, attempts=attempts)
+                )
+            raise
         return cost
 
     async def release(self, grant: Grant, *, outcome: str, attempts: tuple[Attempt, ...] = ()) -> None:

@@ -78,13 +78,20 @@ class Bill:
             )
         )
 
-    async def settle(self, outcome: str = "ok") -> None:
-        """Charge what was made. Durable on return. Raises STORE_DOWN."""
+    async def settle(self, outcome: str = "ok", *, given: bool = True) -> None:
+        """Charge what was made. Durable on return. Raises STORE_DOWN.
+
+        `given`: whether the caller has what it is charged for, as it has a stream but for its end.
+        """
         if not self._ended:
             self._ended = True
             estimated = self._tried is not None and self._tried.estimated
             await self._gate.settle(
-                self._grant, attempts=tuple(self._attempts), outcome=outcome, estimated=estimated
+                self._grant,
+                attempts=tuple(self._attempts),
+                outcome=outcome,
+                estimated=estimated,
+                given=given,
             )
 
     async def close(self, outcome: str, *, charged: bool) -> None:

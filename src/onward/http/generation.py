@@ -114,7 +114,7 @@ class Generation:
                 await self._stream(exchange, asked, bill, watch)
             else:
                 _, body = await self._first(exchange, asked, bill, _whole)
-                await bill.settle()
+                await bill.settle(given=False)
                 await exchange.respond(200, body)
         except asyncio.CancelledError:
             await (bill.leave() if watch.gone else bill.fail(self._cut_off(watch)))
@@ -191,6 +191,9 @@ class Generation:
                     raise self._none_left(exchange, failure, last) from None
             except asyncio.CancelledError:
                 bill.over("cut_off")
+                raise
+            except Exception:
+                bill.over(FailureKind.INTERNAL.value)
                 raise
             else:
                 bill.over("ok")

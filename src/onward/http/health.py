@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from onward import __version__
+from onward.admission.keys import Keys
 from onward.http.exchange import Exchange, Headers
 from onward.http.metrics import CONTENT_TYPE, Metrics
 from onward.http.routes import Route, Routes
@@ -25,8 +26,11 @@ class Lifecycle:
 class Health:
     """`/healthz` says that the process lives, `/readyz` that it can answer, or why not."""
 
-    def __init__(self, models: Models, metrics: Metrics, lifecycle: Lifecycle, mounts: list[str]) -> None:
+    def __init__(
+        self, models: Models, metrics: Metrics, lifecycle: Lifecycle, mounts: list[str], keys: Keys
+    ) -> None:
         self._models = models
+        self._keys = keys
         self._metrics = metrics
         self._lifecycle = lifecycle
         self._mounts = mounts
@@ -48,6 +52,8 @@ class Health:
 
     async def readyz(self, exchange: Exchange) -> None:
         reasons = ["shutting down"] if self._lifecycle.draining else self._models.unready()
+        if not self._keys.available:
+            reasons.append("the store does not answer")
         if reasons:
             body = msgspec.json.encode({"status": "not ready", "reasons": reasons})
             await exchange.respond(503, body, list(_BUSY))

@@ -19,6 +19,8 @@ from onward.wire.passing.whole import read_whole
 logger = logging.getLogger("onward")
 _LOGGED_TEXT = 2000
 _REFUSAL_BYTES = 64 * 1024
+_REFUSAL_S = 2.0
+"""How long the words of a refusal, which are for the log alone, may take behind its status."""
 _ANSWER_BYTES = 64 * 1024 * 1024
 _TAIL_S = 0.25
 """How long the end of a body may come behind its last event, so that the connection can be used again."""
@@ -126,8 +128,9 @@ class ProxiedAnswer:
             return answer
         try:
             text = b""
-            with suppress(Failure):
-                text = await answer.read_all(_REFUSAL_BYTES)
+            with suppress(Failure, TimeoutError):
+                async with asyncio.timeout(_REFUSAL_S):
+                    text = await answer.read_all(_REFUSAL_BYTES)
             self._log(text.decode("utf-8", "replace"))
             raise refusal(answer.status, answer.headers, time.time())
         finally:

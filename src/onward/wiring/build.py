@@ -110,7 +110,7 @@ def assemble(
     metrics = Metrics(models.status)
     mounts = {path.rstrip("/"): DIALECTS[name] for name, path in config.dialects.items()}
     routes = Routes(mounts)
-    Health(models, metrics, lifecycle, list(mounts)).add_to(routes)
+    Health(models, metrics, lifecycle, list(mounts), admission.keys).add_to(routes)
     admin_of(config, models, held, admission, store).add_to(routes)
     generation = Generation(
         models,
