@@ -111,17 +111,24 @@ async def test_who_waits_and_leaves_takes_nothing_along(mock: MockProvider, clie
     assert [seen.json["prompt"] for seen in mock.requests[1:]] == ["staying"]
 
 
-@pytest.mark.parametrize("free", ["release", "close"])
-async def test_a_turn_that_comes_as_its_request_leaves_is_passed_on(mock: MockProvider, client, free):
-    """In one turn of the loop a place comes free for somebody who is cancelled."""
+@pytest.mark.parametrize("free", ["release", "lost"])
+async def test_a_turn_that_comes_as_its_request_leaves_is_passed_on(
+    mock: MockProvider, client, monkeypatch, free
+):
+    """A place comes free for somebody who is cancelled before they know."""
     provider = client(mock.base_url, connections=1)
     first = await ask(provider, "[[hold=1]]", stream=True)
     leaving, staying = (asyncio.ensure_future(ask(provider, name)) for name in ("leaving", "staying"))
     await asyncio.sleep(0)
     pool = provider._client._made
-    assert pool is not None
-    turn = pool._waiters[0]
-    turn.add_done_callback(lambda _: leaving.cancel())
+    assert len(pool._waiters) == 2
+    real = getattr(pool, free)
+
+    def and_then_leave(*arguments: object) -> None:
+        real(*arguments)
+        leaving.cancel()
+
+    monkeypatch.setattr(pool, free, and_then_leave)
     if free == "release":
         mock.let_go()
         await body_of(first)
@@ -132,6 +139,7 @@ async def test_a_turn_that_comes_as_its_request_leaves_is_passed_on(mock: MockPr
     await body_of(await asyncio.wait_for(staying, 5))
     await settled(provider, opened=1)
     assert pool._opening == 0
+    assert [seen.json["prompt"] for seen in mock.requests[1:]] == ["staying"]
 
 
 async def test_a_connection_that_was_closed_meanwhile_is_replaced(mock: MockProvider, client):

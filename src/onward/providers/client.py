@@ -8,7 +8,6 @@ from onward.providers.address import Address, Lookup
 from onward.providers.answer import HttpAnswer
 from onward.providers.bounds import Bounds
 from onward.providers.connect import verifying
-from onward.providers.failures import unreachable
 from onward.providers.pool import Pool
 from onward.providers.protocol import ProviderStatus
 
@@ -63,14 +62,10 @@ class Client:
             raise ValueError("a header of a request is one that the transport sets")
         head = b"%b%bcontent-length: %d\r\n\r\n" % (start, more, len(body))
         pool = self._made or self._pool()
-        while True:
+        answer = None
+        while answer is None:  # only a connection that was handed on may turn out to be closed
             connection = pool.take() or await pool.obtain()
-            fresh = not connection.used
             answer = connection.begin(head, body)
-            if answer is not None:
-                break
-            if fresh:
-                raise unreachable()
         try:
             await answer.headed
         except asyncio.CancelledError:

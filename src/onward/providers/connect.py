@@ -37,19 +37,9 @@ async def connect(lookup: Lookup, make: Callable[[], _P], tls: ssl.SSLContext | 
     """
     loop = asyncio.get_running_loop()
     addresses = await lookup.addresses()
-    try:
-        connected = await start_connection(
-            addresses, happy_eyeballs_delay=_STAGGER_S, interleave=1, loop=loop
-        )
-    except OSError:
-        lookup.forget()
-        raise
+    connected = await start_connection(addresses, happy_eyeballs_delay=_STAGGER_S, interleave=1, loop=loop)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    try:
-        _, protocol = await loop.create_connection(
-            make, sock=connected, ssl=tls, server_hostname=lookup.address.host if tls else None
-        )
-    except BaseException:
-        connected.close()
-        raise
+    _, protocol = await loop.create_connection(
+        make, sock=connected, ssl=tls, server_hostname=lookup.address.host if tls else None
+    )
     return protocol

@@ -48,6 +48,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_answer",
         "_buffered",
+        "_closed",
         "_complete",
         "_dirty",
         "_interim",
@@ -64,11 +65,9 @@ class Connection(asyncio.Protocol):
         "_transport",
         "_unparsed",
         "_until_close",
-        "closed",
         "idle_until",
         "on_body",
         "on_header",
-        "used",
     )
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
@@ -82,8 +81,7 @@ class Connection(asyncio.Protocol):
         self._parser: httptools.HttpResponseParser = httptools.HttpResponseParser(self)
         self._answer: HttpAnswer | None = None
         self._poll: select.poll | None = None
-        self.closed = False
-        self.used = False
+        self._closed = False
         self.idle_until = 0.0
         self._since = 0.0
         self._limit = 0.0
@@ -99,7 +97,7 @@ class Connection(asyncio.Protocol):
             self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.closed = True
+        self._closed = True
         if self._answer is not None:
             self._fail(broken, f"the connection was lost ({exc!r})")
         self._parser = None  # pyright: ignore[reportAttributeAccessIssue] - it holds us, and we it
@@ -107,7 +105,7 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """The provider sends no more. The transport closes itself behind this."""
-        self.closed = True
+        self._closed = True
         answer = self._answer
         if answer is not None and self._until_close:
             self._answer = None
@@ -117,7 +115,7 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close it at once. An answer that comes in on it has been told by whoever does this."""
-        self.closed = True
+        self._closed = True
         self._answer = None
         self._transport.abort()
 
@@ -126,12 +124,17 @@ class Connection(asyncio.Protocol):
         self._fail(broken, "given up")
         self.abort()
 
+    @property
+    def usable(self) -> bool:
+        """Whether a request can be written on it, as far as the loop knows."""
+        return not self._closed and not self._transport.is_closing()
+
     def is_stale(self) -> bool:
         """Of an unused one: whether the provider has closed it, may soon, or sent what nobody asked for.
 
         Asks the system too: the end may be there and not have come through the loop yet.
         """
-        if self.closed or self._transport.is_closing() or self._loop.time() >= self.idle_until:
+        if not self.usable or self._loop.time() >= self.idle_until:
             return True
         return self._poll is not None and bool(self._poll.poll(0))
 
@@ -139,14 +142,13 @@ class Connection(asyncio.Protocol):
 
     def begin(self, head: bytes, body: bytes) -> HttpAnswer | None:
         """Send a request. None: it is closed, and nothing was written."""
-        if self.closed or self._transport.is_closing():
+        if not self.usable:
             return None
         self._buffered = self._unparsed = 0
         self._until_close = False
         self._moved = False
         self._since = self._loop.time()
         self._limit = self._owner.bounds.first_byte_s
-        self.used = True
         answer = self._answer = HttpAnswer(self, self._pieces, self._loop.create_future())
         if len(body) <= _JOINED_BYTES:
             self._transport.write(head + body)

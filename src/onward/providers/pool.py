@@ -105,7 +105,7 @@ class Pool:
             self._place_free()
             raise
         self._opening -= 1
-        if connection.closed:
+        if not connection.usable:
             self._place_free()
             raise ConnectionResetError("closed as soon as it was open")
         if self._closed:
