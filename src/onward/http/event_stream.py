@@ -13,12 +13,13 @@ _HEADERS: Headers = [
 
 
 class EventStream:
-    """The body of a streamed answer.
+    """The body of a streamed answer, which one task makes.
 
-    A writer task sends what was `put` since its last write, so a burst costs one write. The
-    status goes out with the first event, or after `silence_s` seconds without any: until then a
-    failure can still be answered with a status of its own. `put` waits while more than
-    `buffer_bytes` are unsent: a slow reader slows the engine and fills no memory.
+    What is `put` first in a step of the loop is sent at once; what follows in the same step, such as
+    the rest of a burst, goes out by one more write. The status goes out with the first event, or
+    after `silence_s` seconds without any: until then a failure can still be answered with a status
+    of its own. `put` waits for a slow reader, and while more than `buffer_bytes` are unsent: this
+    slows the engine and fills no memory.
     """
 
     def __init__(self, exchange: Exchange, *, silence_s: float, comment: bytes, buffer_bytes: int) -> None:
@@ -28,23 +29,24 @@ class EventStream:
         self._buffer_bytes = buffer_bytes
         self._parts: list[bytes] = []
         self._size = 0
+        self._busy = False
+        """Whether something is being sent, or was in this step of the loop."""
         self._ended = False
-        self._wake = asyncio.Event()
         self._room = asyncio.Event()
-        self._room.set()
         self._writer: asyncio.Task[None] | None = None
+        """Sends what no `put` does: the rest of a burst, and comments."""
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._last_at = self._loop.time()
         self._timer = self._loop.call_at(self._last_at + self._silence_s, self._break_silence)
-        self._writer = self._loop.create_task(self._write())
         self._exchange.nudge = self._nudge
         return self
 
     async def __aexit__(self, *error: object) -> None:
+        self._ended = True
         self._timer.cancel()
-        if self._writer is not None and not self._writer.done():
+        if self._writer is not None:
             self._writer.cancel()
             await asyncio.wait([self._writer])
 
@@ -58,56 +60,64 @@ class EventStream:
         if not data:
             return
         self._parts.append(data)
+        if not self._busy:
+            await self._send()
+            return
         self._size += len(data)
-        self._wake.set()
         if self._size > self._buffer_bytes:
             self._room.clear()
             await self._room.wait()
 
     async def end(self, data: bytes) -> None:
         """Send the last bytes and wait until everything was handed on."""
-        self._parts.append(data)
         self._ended = True
-        self._wake.set()
         if self._writer is not None:
             await self._writer
+        await self._send(data, last=True)
 
-    async def _write(self) -> None:
-        exchange = self._exchange
-        ended = False
+    async def _send(self, data: bytes = b"", *, last: bool = False) -> None:
+        """Send the parts, and `data` behind them. Who is cancelled while it waits leaves them here."""
+        exchange, parts = self._exchange, self._parts
+        count = len(parts)
+        self._busy = True
+        self._size = 0
         try:
-            while not ended:
-                data = await self._next()
-                ended = self._ended and not self._parts
-                if not exchange.answering:
-                    await exchange.start(200, list(_HEADERS))
-                await exchange.write(data, last=ended)
-                self._room.set()
+            if not exchange.answering:
+                await exchange.start(200, list(_HEADERS))
+            await exchange.write(b"".join((*parts, data)), last=last)
+            del parts[:count]
+            self._last_at = self._loop.time()
         finally:
             self._room.set()
+            self._loop.call_soon(self._step_over)
 
-    async def _next(self) -> bytes:
-        if not self._parts:
-            self._wake.clear()
-            await self._wake.wait()
-            if not self._parts:
-                return self._comment
-        data = b"".join(self._parts)
-        self._parts.clear()
-        self._size = 0
-        self._last_at = self._loop.time()
-        return data
+    def _step_over(self) -> None:
+        """The step of the loop is over in which something was sent."""
+        self._busy = bool(self._parts) and not self._ended
+        if self._busy:
+            self._writer = self._loop.create_task(self._write())
+
+    async def _write(self) -> None:
+        try:
+            await self._send()
+        finally:
+            self._writer = None
 
     def _nudge(self) -> None:
         if self._exchange.answering:
-            self._wake.set()
+            self._say_something()
+
+    def _say_something(self) -> None:
+        if not self._busy and not self._ended:
+            self._parts.append(self._comment)
+            self._step_over()
 
     def _break_silence(self) -> None:
-        """Wake the writer if nothing was sent for long. One timer, moved on when it was too early."""
+        """Send a comment if nothing was sent for long. One timer, moved on when it was too early."""
         now = self._loop.time()
         due = self._last_at + self._silence_s
         if due <= now:
-            self._wake.set()
+            self._say_something()
             self._last_at = now
             due = now + self._silence_s
         self._timer = self._loop.call_at(due, self._break_silence)
