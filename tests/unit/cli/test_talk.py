@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -165,10 +166,24 @@ class Terminal:
                 except OSError as error:
                     raise AssertionError(self.seen) from error
 
+    def wait_until_it_waits(self):
+        """Between its prompt and its wait for keys, Python forgets a Ctrl-C until the next key."""
+        if sys.platform != "linux":
+            return
+        stat = Path(f"/proc/{self.pid}/stat")
+        end = time.monotonic() + 60
+        while stat.read_text().rpartition(")")[2].split()[0] != "S":
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
     def exit_code(self):
-        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        end = time.monotonic() + 60
+        while (waited := os.waitpid(self.pid, os.WNOHANG))[0] == 0:
+            if time.monotonic() > end:
+                os.kill(self.pid, signal.SIGKILL)
+            time.sleep(0.01)
         os.close(self.screen)
-        return code
+        return os.waitstatus_to_exitcode(waited[1])
 
 
 @pytest.mark.parametrize("ending", [b"\x03", b"\x04"], ids=["Ctrl-C", "Ctrl-D"])
@@ -180,6 +195,7 @@ def test_chat_at_a_terminal(stand_in, ending):
     terminal.type(b"Hi\n")
     terminal.wait_for(b"Hel]0;evillo")
     terminal.wait_for(b"> ", 2)
+    terminal.wait_until_it_waits()
     terminal.type(ending)
     assert terminal.exit_code() == 0
     assert b"Traceback" not in terminal.seen
