@@ -268,7 +268,10 @@ async def gateway(
     writer = LogWriter(descriptor)
     providers = {one.name: _provider(one) for one in made.providers}
     built = _built(made, [*sources, *_all(models)], text_side, providers, writer, limits, admission, opened)
-    listening = socket.create_server(("127.0.0.1", 0))
+    # asyncio sends without delay on sockets of this protocol number alone, as a server has them
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.bind(("127.0.0.1", 0))
+    listening.listen(2048)
     http = Server(built.app, built.limits, built.app.refuse)
     await http.start([listening])
     port = listening.getsockname()[1]

@@ -31,7 +31,7 @@ from onward.http.limits import Limits
 from onward.http.refusal import Refuse, Refused, headers_too_large, malformed, refusal_bytes, too_slow
 
 _PROBE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_PROBED_S = 0.02
+_PROBED_S = (0.02, 0.1)  # then with every sweep
 
 
 class Phase(enum.Enum):
@@ -63,8 +63,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._half_closed = False
         self._continuing = False
         self._checked = self._since
-        self._body_bytes = 0
-        self._header_bytes = 0
+        self._body_bytes = self._header_bytes = 0
         self._unparsed = 0
         self._moved = False
         self._fresh = False
@@ -95,9 +94,8 @@ class HttpProtocol(HttpToolsProtocol):
     def eof_received(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The caller sends no more: it closed one half of the connection, or all of it.
 
-        Both look the same until something is written to it, which somebody who is gone refuses
-        (`_abort_if_gone`). Before an answer an interim one does that (RFC 9110 15.2), but for HTTP/1.0, which
-        has none. Within an answer, which may be silent for long, the application is asked to write (`Watch`).
+        Both look the same until something is written, which somebody who is gone refuses: before an answer
+        an interim one (RFC 9110 15.2; HTTP/1.0 has none), within one whatever it finds to write (`Watch`).
         """
         running = self._running
         if self._half_closed:
@@ -111,7 +109,8 @@ class HttpProtocol(HttpToolsProtocol):
         else:
             running.message_event.set()
         self._half_closed = True
-        self.loop.call_later(_PROBED_S, self._abort_if_gone)
+        for pause in _PROBED_S:
+            self.loop.call_later(pause, self._abort_if_gone)
         self._stop()
         return True
 

@@ -83,6 +83,8 @@ class Authority:
         if self.store is None:
             return
         now = int(time.time() * 1000)
+        if isinstance(self.store, SqliteStore):  # its file is ours alone: whoever had a lease is dead
+            await self.store.forget_leases()
         await self._expire()
         for tenant in self._config.tenants:
             if tenant.balance is not None:

@@ -86,6 +86,10 @@ class Ledger:
         """See `Store`."""
         await self._database.write(lambda cursor: cursor.execute(_Q["renew_lease"], (lease, until_ms)))
 
+    async def forget_leases(self) -> None:
+        """See `SqliteStore`."""
+        await self._database.write(lambda cursor: cursor.execute(_Q["forget_all_leases"]))
+
     async def prune(self, before_ms: int) -> int:
         """See `Store`. A little at a time, so that nobody waits long."""
         forgotten, after, young = 0, 0, 0

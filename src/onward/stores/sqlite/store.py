@@ -51,6 +51,10 @@ class SqliteStore:
     async def expire_leases(self, now_ms: int, keep: frozenset[str]) -> int:
         return await self._ledger.expire_leases(now_ms, keep)
 
+    async def forget_leases(self) -> None:
+        """Take every process for dead. For the owner of the file as it starts: nobody else has any."""
+        await self._ledger.forget_leases()
+
     async def revision(self) -> int:
         return await self._database.read(directory.revision)
 

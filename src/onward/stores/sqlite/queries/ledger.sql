@@ -87,6 +87,10 @@ ON CONFLICT (id) DO UPDATE SET until_ms = max(until_ms, excluded.until_ms);
 -- Leases that have not run out.
 SELECT id FROM leases WHERE until_ms >= ?;
 
+-- name: forget_all_leases
+-- Nobody lives.
+DELETE FROM leases;
+
 -- name: forget_leases
 -- Leases that ran out hold nothing any more; a JSON list of those to keep.
 DELETE FROM leases WHERE until_ms < ? AND id NOT IN (SELECT value FROM json_each(?));
