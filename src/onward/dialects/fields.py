@@ -2,6 +2,8 @@
 
 from typing import Final
 
+import msgspec
+
 from onward.dialects.schema import Condition, Field, Is, Rule
 from onward.dialects.values import (
     INT32_HIGH,
@@ -42,58 +44,96 @@ ANY_MODEL: Final = Field(
     note="The model; the first one of the server when absent.",
     source="O-4",
 )
-STREAM: Final = (
+
+
+def sourced(source: str, *fields: Field) -> tuple[Field, ...]:
+    """Rows as another statement has them."""
+    return tuple(msgspec.structs.replace(field, source=source) for field in fields)
+
+
+def stream(*options: Field, note: str) -> tuple[Field, ...]:
+    """Rows of a stream; `options`: those of `stream_options` besides `include_usage`; `note`: its own."""
+    return (
+        Field(
+            name="stream",
+            value=Boolean(),
+            default=False,
+            note="Answer in pieces, as server-sent events.",
+            source="O-1",
+        ),
+        Field(
+            name="stream_options",
+            value=Object(
+                fields=(
+                    Field(
+                        name="include_usage",
+                        value=Boolean(),
+                        default=False,
+                        note="An event with token counts, directly before the end.",
+                    ),
+                    *options,
+                )
+            ),
+            note=note,
+            source="O-1",
+        ),
+    )
+
+
+def temperature(value: Number) -> Field:
+    """The row of `temperature`, with the bounds of `value`."""
+    return Field(
+        name="temperature",
+        value=value,
+        default=1.0,
+        note="0 is greedy; higher is more varied.",
+        source="O-1",
+    )
+
+
+def stop(value: Stops) -> Field:
+    """The row of `stop`, with the bounds of `value`."""
+    return Field(
+        name="stop",
+        value=value,
+        note="Text or token IDs that end generation; not part of the output's text.",
+        source="O-1",
+    )
+
+
+STREAM: Final = stream(
     Field(
-        name="stream",
+        name="continuous_usage_stats",
         value=Boolean(),
         default=False,
-        note="Answer in pieces, as server-sent events.",
-        source="O-1",
+        note="With `include_usage`: running token counts on every event.",
     ),
-    Field(
-        name="stream_options",
-        value=Object(
-            fields=(
-                Field(
-                    name="include_usage",
-                    value=Boolean(),
-                    default=False,
-                    note="An event with token counts, directly before the end.",
-                ),
-                Field(
-                    name="continuous_usage_stats",
-                    value=Boolean(),
-                    default=False,
-                    note="With `include_usage`: running token counts on every event.",
-                ),
-            )
-        ),
-        note="Options of a stream; only together with `stream`.",
-        source="O-1",
-    ),
+    note="Options of a stream; only together with `stream`.",
+)
+TOP_P: Final = Field(
+    name="top_p",
+    value=Number(low=0, high=1, above_low=True),
+    default=1.0,
+    note="Sample from the likeliest tokens whose probabilities add up to this.",
+    source="O-1",
+)
+TOP_K: Final = Field(
+    name="top_k",
+    value=Integer(low=-1, high=INT32_HIGH, zero_if_below=0),
+    default=0,
+    note="Sample from this many of the likeliest tokens; -1 or 0: all.",
+    source="O-3",
+)
+SEED: Final = Field(
+    name="seed",
+    value=Integer(low=INT64_LOW, high=INT64_HIGH),
+    note="The same seed gives the same output; absent: different each time.",
+    source="O-1",
 )
 SAMPLING: Final = (
-    Field(
-        name="temperature",
-        value=Number(low=0, high=2),
-        default=1.0,
-        note="0 is greedy.",
-        source="O-1",
-    ),
-    Field(
-        name="top_p",
-        value=Number(low=0, high=1, above_low=True),
-        default=1.0,
-        note="Sample from the likeliest tokens whose probabilities add up to this.",
-        source="O-1",
-    ),
-    Field(
-        name="top_k",
-        value=Integer(low=-1, high=INT32_HIGH, zero_if_below=0),
-        default=0,
-        note="Sample from this many of the likeliest tokens; -1 or 0: all.",
-        source="O-3",
-    ),
+    temperature(Number(low=0, high=2)),
+    TOP_P,
+    TOP_K,
     Field(
         name="min_p",
         value=Number(low=0, high=1),
@@ -129,12 +169,7 @@ SAMPLING: Final = (
         note="Token IDs, as strings, to addends of their logits.",
         source="O-1",
     ),
-    Field(
-        name="seed",
-        value=Integer(low=INT64_LOW, high=INT64_HIGH),
-        note="The same seed gives the same output; absent: different each time.",
-        source="O-1",
-    ),
+    SEED,
     Field(
         name="n",
         value=Integer(low=1, high=MOST_CHOICES),
@@ -142,12 +177,7 @@ SAMPLING: Final = (
         note="Choices for each prompt.",
         source="O-1",
     ),
-    Field(
-        name="stop",
-        value=Stops(most=16, token_ids=256, longest=16_384),
-        note="Text or token IDs that end generation; not part of the output's text.",
-        source="O-1",
-    ),
+    stop(Stops(most=16, token_ids=256, longest=16_384)),
     Field(
         name="stop_token_ids",
         value=TokenIds(most=256),
@@ -199,8 +229,36 @@ STREAM_OPTIONS_ALONE: Final = Rule(
     message="'stream_options' is only taken together with 'stream': true.",
 )
 
-EFFORT: Final = AnyOf(values=(Text(longest=64), Number(), Boolean()))
+REASONING_EFFORT: Final = Field(
+    name="reasoning_effort",
+    value=AnyOf(values=(Text(longest=64), Number(), Boolean())),
+    note="How much the model reasons; a value that the model does not take is refused with those it takes.",
+    source="O-3",
+)
 """Any value that some family takes (TH-3): which ones, the model's own renderer knows."""
+LOGPROBS: Final = (
+    Field(
+        name="logprobs",
+        value=Boolean(),
+        default=False,
+        note="Log probabilities of the generated tokens.",
+        source="O-2",
+    ),
+    Field(
+        name="top_logprobs",
+        value=Integer(low=0, high=20),
+        note="With `logprobs`: this many alternatives.",
+        source="O-2",
+    ),
+)
+"""Of chats."""
+SEPARATE_REASONING: Final = Field(
+    name="separate_reasoning",
+    value=Boolean(),
+    default=True,
+    note="false: reasoning goes into `content`.",
+    source="O-3",
+)
 
 CONVERSATION: Final = (
     Field(
@@ -222,13 +280,7 @@ CONVERSATION: Final = (
         note="Functions that the model may call.",
         source="O-2",
     ),
-    Field(
-        name="reasoning_effort",
-        value=EFFORT,
-        note="How much the model reasons; a value that the model does not take is refused with those it "
-        "takes.",
-        source="O-3",
-    ),
+    REASONING_EFFORT,
     Field(
         name="chat_template_kwargs",
         value=AnyObject(),

@@ -7,14 +7,23 @@ list is ignored, some of it listed here so that a reader need not wonder.
 from typing import Final
 
 from onward.dialects.fields import (
-    EFFORT,
     LARGEST_IMAGE,
+    LOGPROBS,
     MOST_MESSAGES,
     MOST_PARTS,
     MOST_TOKENS,
     NO_PROMPT,
+    REASONING_EFFORT,
+    SEED,
+    SEPARATE_REASONING,
+    TOP_K,
     TOP_NEEDS_LOGPROBS,
+    TOP_P,
     TWO_PROMPTS,
+    sourced,
+    stop,
+    stream,
+    temperature,
 )
 from onward.dialects.schema import (
     Action,
@@ -28,15 +37,11 @@ from onward.dialects.schema import (
 )
 from onward.dialects.shared import FAILURES, REFERENCES
 from onward.dialects.values import (
-    INT32_HIGH,
-    INT64_HIGH,
-    INT64_LOW,
     Boolean,
     Images,
     Integer,
     Messages,
     Number,
-    Object,
     PromptChunks,
     Prompts,
     Stops,
@@ -57,61 +62,9 @@ _MODEL: Final = Field(
     source="TC-1",
 )
 _SAMPLING: Final = (
-    Field(
-        name="temperature",
-        value=Number(low=0),
-        default=1.0,
-        note="0 is greedy; higher is more varied.",
-        source="TC-5",
-    ),
-    Field(
-        name="top_p",
-        value=Number(low=0, high=1, above_low=True),
-        default=1.0,
-        note="Sample from the likeliest tokens whose probabilities add up to this.",
-        source="TC-5",
-    ),
-    Field(
-        name="top_k",
-        value=Integer(low=-1, high=INT32_HIGH, zero_if_below=0),
-        default=0,
-        note="Sample from this many of the likeliest tokens; -1 or 0: all.",
-        source="TC-5",
-    ),
-    Field(
-        name="seed",
-        value=Integer(low=INT64_LOW, high=INT64_HIGH),
-        note="The same seed gives the same output; absent: different each time.",
-        source="TC-5",
-    ),
-    Field(
-        name="stop",
-        value=Stops(most=_STOP_BYTES, token_ids=_STOP_BYTES, longest=_STOP_BYTES),
-        note="Text or token IDs that end generation; not part of the output's text.",
-        source="TC-6",
-    ),
-    Field(
-        name="stream",
-        value=Boolean(),
-        default=False,
-        note="Answer in pieces, as server-sent events.",
-        source="TC-7",
-    ),
-    Field(
-        name="stream_options",
-        value=Object(
-            fields=(
-                Field(
-                    name="include_usage",
-                    value=Boolean(),
-                    default=False,
-                    note="An event with token counts, directly before the end.",
-                ),
-            )
-        ),
-        note="Options of a stream; ignored without `stream`.",
-        source="TC-7",
-    ),
+    *sourced("TC-5", temperature(Number(low=0)), TOP_P, TOP_K, SEED),
+    *sourced("TC-6", stop(Stops(most=_STOP_BYTES, token_ids=_STOP_BYTES, longest=_STOP_BYTES))),
+    *sourced("TC-7", *stream(note="Options of a stream; ignored without `stream`.")),
 )
 
 
@@ -191,13 +144,7 @@ _CHAT: Final = Surface(
             note="The most tokens to generate; absent, or too many: to the end of the context.",
             source="TH-13",
         ),
-        Field(
-            name="reasoning_effort",
-            value=EFFORT,
-            note="How much the model reasons; a value that the model does not take is refused with those it "
-            "takes.",
-            source="TH-3",
-        ),
+        *sourced("TH-3", REASONING_EFFORT),
         *_SAMPLING,
         Field(
             name="tools",
@@ -219,26 +166,8 @@ _CHAT: Final = Surface(
             note="Whether a reply may hold several calls. The reply is checked: 422 if it breaks this.",
             source="TH-6",
         ),
-        Field(
-            name="logprobs",
-            value=Boolean(),
-            default=False,
-            note="Log probabilities of the generated tokens.",
-            source="TH-13",
-        ),
-        Field(
-            name="top_logprobs",
-            value=Integer(low=0, high=20),
-            note="With `logprobs`: this many alternatives.",
-            source="TH-13",
-        ),
-        Field(
-            name="separate_reasoning",
-            value=Boolean(),
-            default=True,
-            note="false: reasoning goes into `content`.",
-            source="TH-14",
-        ),
+        *sourced("TH-13", *LOGPROBS),
+        *sourced("TH-14", SEPARATE_REASONING),
         *_ignored("response_format", "n", "logit_bias", "presence_penalty", "frequency_penalty"),
     ),
     rules=(TOP_NEEDS_LOGPROBS, NamedTool()),
