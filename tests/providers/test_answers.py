@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onward.core.failure import FailureKind
+from onward.providers.bounds import Bounds
 from tests.mock_provider import MockProvider
 from tests.providers.raw import JSON, OK, RawHost, ask, body_of, completion, fails, settled
 
@@ -157,6 +158,14 @@ async def test_chunks_that_are_none(host: RawHost, client, body):
     answer = await ask(client(await host.start()))
     await fails(body_of(answer))
     await host.until(lambda: host.open == 0)
+
+
+async def test_framing_does_not_add_up(host: RawHost, client):
+    """What stands between two pieces is bounded, not all that ever stood between pieces."""
+    host.answer = [CHUNKED, *[b"5\r\n", b"hello\r\n"] * 50, b"0\r\n\r\n"]
+    provider = client(await host.start())
+    provider._client._bounds = Bounds(header_bytes=120)
+    assert await body_of(await ask(provider)) == b"hello" * 50
 
 
 async def test_headers_are_by_name_in_lower_case_and_the_last_counts(host: RawHost, client):

@@ -294,6 +294,30 @@ async def test_closing_the_provider_fails_what_runs(mock: MockProvider, client):
         await fails(request)
     await mock.comes(lambda: mock.open == 0)
     await provider.close()
+    assert mock.connections == 2
+
+
+async def test_closing_the_provider_while_it_connects(mock: MockProvider, client, monkeypatch):
+    from onward.providers import pool
+
+    connected, go_on = asyncio.Event(), asyncio.Event()
+    real = pool.connect
+
+    async def slow(*arguments):
+        connection = await real(*arguments)
+        connected.set()
+        await go_on.wait()
+        return connection
+
+    monkeypatch.setattr(pool, "connect", slow)
+    provider = client(mock.base_url)
+    request = asyncio.ensure_future(ask(provider))
+    await connected.wait()
+    await provider.close()
+    go_on.set()
+    await fails(request)
+    await mock.comes(lambda: mock.open == 0)
+    assert mock.requests == []
 
 
 async def test_an_answer_outlives_its_connection(mock: MockProvider, client):
@@ -319,5 +343,21 @@ async def test_an_answer_that_comes_before_the_request_was_taken_whole(host: Raw
     assert (answer.status, await body_of(answer)) == (413, b"no")
     assert provider.status().open == provider.status().busy  # none is kept
     await settled(provider)
+    done = True
+    await host.changed()
+
+
+async def test_a_provider_that_hangs_up_before_it_took_the_request(host: RawHost, client):
+    """It is known at once, though there is still a lot to write."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write_eof()
+        await host.until(lambda: done)
+
+    done = False
+    host.serve = serve
+    provider = client(await host.start())
+    await fails(asyncio.wait_for(provider.send("/completions", b" " * 40_000_000, []), 5))
     done = True
     await host.changed()

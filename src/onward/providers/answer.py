@@ -62,7 +62,6 @@ class HttpAnswer:
 
         `failure` makes one for each raise: one that was kept would hold its traceback, and that us.
         """
-        self.pieces = self.pieces.copy()
         self._ended = True
         self.failure = failure
         self._source = None
@@ -71,6 +70,11 @@ class HttpAnswer:
         self.wake()
 
     # The reader's side
+
+    @property
+    def ended(self) -> bool:
+        """See `Answer.ended`."""
+        return self._ended and not self.pieces and self.failure is None
 
     async def read(self) -> bytes:
         """See `Answer.read`. What has come already is returned without suspending."""
@@ -95,7 +99,7 @@ class HttpAnswer:
     async def read_all(self, limit: int) -> bytes:
         """See `Answer.read_all`."""
         data = await self.read()
-        if self._ended and not self.pieces and self.failure is None and len(data) <= limit:
+        if self.ended and len(data) <= limit:
             return data
         whole = [data]
         size = len(data)

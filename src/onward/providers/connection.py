@@ -194,7 +194,6 @@ class Connection(asyncio.Protocol):
         self._buffered = 0
         if self._paused:
             self._paused = False
-            self._since = self._loop.time()
             self._transport.resume_reading()
 
     def on_message_begin(self) -> None:

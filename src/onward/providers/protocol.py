@@ -39,6 +39,11 @@ class Answer(Protocol):
     headers: dict[bytes, bytes]
     """Names in lower case. Of repeated ones the last."""
 
+    @property
+    def ended(self) -> bool:
+        """Whether all of it came well and was read, so that `read` would say so at once."""
+        ...
+
     async def read(self) -> bytes:
         """The next bytes of the body: all that came since the last call, at least one; b"" at its end.
 
