@@ -20,6 +20,8 @@ class Tried(Protocol):
     """Whether `usage` is not what the deployment reported."""
     status: int | None
     """What a provider answered."""
+    first: float | None
+    """When the first output came that the caller may see (monotonic)."""
 
 
 class Bill:
@@ -32,7 +34,6 @@ class Bill:
         self._tried: Tried | None = None
         self._deployment = ""
         self._began = 0.0
-        self._first: float | None = None
         self._ended = False
 
     @property
@@ -51,21 +52,11 @@ class Bill:
         self._grant.usage = tried.usage
         self._deployment = deployment
         self._began = time.monotonic()
-        self._first = None
-
-    def piece(self) -> None:
-        """Output came."""
-        if self._first is None:
-            self._first = time.monotonic()
-
-    @property
-    def output(self) -> bool:
-        """Whether the last try gave output."""
-        return self._first is not None
 
     def over(self, outcome: str) -> None:
         """The try that runs has ended."""
-        tried, first = self._tried, self._first
+        tried = self._tried
+        first = None if tried is None else tried.first
         took = time.monotonic() - self._began
         self._attempts.append(
             Attempt(

@@ -7,7 +7,6 @@ a caller has seen to its end stands in the ledger.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
 from onward.admission.gate import Gate
@@ -113,7 +112,7 @@ class Generation:
             if asked.stream:
                 await self._stream(exchange, asked, bill, watch)
             else:
-                _, body = await self._first(exchange, asked, bill, _whole)
+                _, body = await self._first(exchange, asked, bill, lambda one: one.whole())
                 await bill.settle(given=False)
                 await exchange.respond(200, body)
         except asyncio.CancelledError:
@@ -133,15 +132,8 @@ class Generation:
         async with EventStream(
             exchange, silence_s=silence, comment=rule.keep_alive, buffer_bytes=buffer
         ) as stream:
-
-            async def pass_on(answer: Answering, bill: Bill) -> None:
-                async with aclosing(answer.stream()) as pieces:
-                    async for piece in pieces:
-                        bill.piece()
-                        await stream.put(piece)
-
             try:
-                answer, _ = await self._first(exchange, asked, bill, pass_on)
+                answer, _ = await self._first(exchange, asked, bill, lambda one: one.stream(stream.put))
                 await bill.settle()
                 await stream.end(answer.end())
             except asyncio.CancelledError:
@@ -172,7 +164,7 @@ class Generation:
         exchange: Exchange,
         asked: Asked,
         bill: Bill,
-        use: Callable[[Answering, Bill], Awaitable[T]],
+        use: Callable[[Answering], Awaitable[T]],
     ) -> tuple[Answering, T]:
         """Try the deployments in order; the first piece of output commits to one. Raises `Failure`."""
         last = len(asked.deployments) - 1
@@ -182,10 +174,10 @@ class Generation:
             exchange.header_values[HeaderValue.PROVIDER_CLASS] = _FALLBACK if number else _PRIMARY
             bill.begin(deployment.deployment, answer)
             try:
-                result = await use(answer, bill)
+                result = await use(answer)
             except Failure as failure:
                 bill.over(failure.kind.value)
-                if bill.output or not moves_on(failure, exchange.dialect.passing.final):
+                if answer.first is not None or not moves_on(failure, exchange.dialect.passing.final):
                     raise
                 if number == last:
                     raise self._none_left(exchange, failure, last) from None
@@ -218,12 +210,6 @@ class Generation:
             FailureKind.DEADLINE_EXCEEDED,
             f"The answer was not complete after {self._limits.request_s:g} s. Ask for fewer tokens.",
         )
-
-
-async def _whole(answer: Answering, bill: Bill) -> bytes:
-    body = await answer.whole()
-    bill.piece()
-    return body
 
 
 def _check_agreement(exchange: Exchange, target: Target) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from onward.core.failure import Failure
@@ -58,11 +58,12 @@ class ProxiedAnswer:
         self.usage = Usage(prompt_tokens=passed.likely_prompt_tokens)
         self.estimated = True
         self.status: int | None = None
+        self.first: float | None = None
 
-    async def stream(self) -> AsyncGenerator[bytes, None]:
-        """Whole events, as they come. Closing it tells the provider to stop."""
+    async def stream(self, put: Callable[[bytes], Awaitable[None]]) -> None:
+        """Whole events, each `put` as it comes. Cancelling it tells the provider to stop."""
         answer = await self._open()
-        watch, usage, record = self._watch, self.usage, self._record
+        watch, usage = self._watch, self.usage
         assert watch is not None  # noqa: S101 - a stream was asked for
         try:
             # Whatever its content type claims: what is no stream of events shows by its first bytes.
@@ -70,14 +71,16 @@ class ProxiedAnswer:
                 events = watch.feed(data)
                 usage.completion_tokens = watch.completion_tokens
                 if events:
-                    record.piece()
-                    yield events
+                    self._piece()
+                    await put(events)
             if events := watch.close():
-                yield events
+                self._piece()
+                await put(events)
             if watch.failure is not None:
                 self._log(watch.failure_text)
                 raise watch.failure
-            await self._drain(answer)
+            if not answer.ended:
+                await self._drain(answer)
         finally:
             self._reported(watch.usage)
             answer.close()
@@ -99,11 +102,16 @@ class ProxiedAnswer:
         except Failure:
             self._log(body.decode("utf-8", "replace"))
             raise
-        self._record.piece()
+        self._piece()
         self._record.finish.extend(found.finish)
         self.usage.completion_tokens = found.completion_tokens
         self._reported(found.usage)
         return found.body
+
+    def _piece(self) -> None:
+        self._record.piece()
+        if self.first is None:
+            self.first = self._record.last_piece
 
     def _reported(self, usage: Usage | None) -> None:
         if usage is None:

@@ -1,7 +1,7 @@
 """The answer of an engine of ours: deltas, encoded as the dialect has it."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 from onward.core.delta import ChoiceDelta, fold, settled
@@ -26,14 +26,17 @@ class ServedAnswer:
         self._encoder = encoder
         self._record = record
         self.usage = job.usage
+        self.first: float | None = None
 
-    async def stream(self) -> AsyncGenerator[bytes, None]:
-        """The events of its output, as they are made. Closing it cancels the engine's work."""
+    async def stream(self, put: Callable[[bytes], Awaitable[None]]) -> None:
+        """The events of its output, each `put` as it is made. Cancelling it cancels the engine's work."""
         encoder, usage = self._encoder, self.usage
         async with aclosing(run(self._job)) as deltas:
             async for delta in deltas:
                 self._note(delta)
-                yield encoder.events(delta, usage)
+                if self.first is None:
+                    self.first = self._record.last_piece
+                await put(encoder.events(delta, usage))
 
     def end(self) -> bytes:
         """What ends a stream that is whole."""
@@ -46,6 +49,7 @@ class ServedAnswer:
             async for delta in pieces:
                 self._note(delta)
                 deltas.append(delta)
+        self.first = self._record.last_piece  # a caller sees nothing before its end
         entries = sum(len(delta.entries) for delta in deltas) * (1 + (self._job.request.logprobs or 0))
         if entries < _LARGE_ANSWER:
             return self._folded(deltas)
