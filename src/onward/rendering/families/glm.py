@@ -289,7 +289,8 @@ FAMILIES: Final = (
         render=_renderer(empty="<think></think>", later=True),
         grammar=_grammar(trims=False, bare_end=False),
         template=("tool_to_json", "Reasoning Effort: "),
-        lacks=("thinking_indices",),
+        # GLM-5.3 always reasons, has a third effort, and sorts the results of tools by their calls.
+        lacks=("thinking_indices", "['low', 'high']"),
         efforts=_EFFORTS_52,
     ),
 )

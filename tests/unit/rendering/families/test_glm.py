@@ -303,6 +303,7 @@ def test_efforts(pairs):
         ("zai-org/glm-5-fp8", "glm-4.7"),
         ("zai-org/GLM-5.1-FP8", "glm-5.1"),
         ("zai-org/GLM-5.2", "glm-5.2"),
+        ("zai-org/GLM-5.3", None),
         ("zai-org/GLM-4.5-Base", None),
         ("zai-org/GLM-4.5-Air-Base", None),
         ("zai-org/GLM-4.5V", None),
@@ -322,3 +323,12 @@ def test_official_templates_are_recognised(official: Path, pairs, version: str):
     chosen = registry.choose(pairs[family][0], template=template_of(official, version))
     assert chosen.family is not None
     assert chosen.family.name == family
+
+
+def test_the_template_of_a_later_version_is_not_taken_for_this_one(official: Path, pairs):
+    """GLM-5.3's has one more effort, and more besides: it is rendered by itself."""
+    template = template_of(official, "5.2")
+    known = "reasoning_effort == 'high'"
+    assert known in template
+    later = template.replace(known, "reasoning_effort in ['low', 'high']")
+    assert registry.choose(pairs["glm-5.2"][0], template=later).family is None
