@@ -41,7 +41,7 @@ price = {{ input = "1", cached_input = "0.5", output = "2" }}
   model = "{name}"
 [[tenants]]
 name = "acme"
-balance = "1.00"
+balance = "{balance}"
 [[keys]]
 name = "ci"
 tenant = "acme"
@@ -59,12 +59,13 @@ def mock():
 
 @contextlib.asynccontextmanager
 async def serving(
-    folder: Path, mock: MockProvider, *, workers: int = 1, grace: float = 10
+    folder: Path, mock: MockProvider, *, workers: int = 1, grace: float = 10, balance: str = "1.00"
 ) -> AsyncIterator[RunningServer]:
     """`onward serve` over a provider, ready. Killed in the end if it still runs."""
     config = CONFIG.format(
         workers=workers,
         grace=grace,
+        balance=balance,
         upstream=mock.base_url,
         model=MODEL,
         name=UPSTREAM,
@@ -226,3 +227,29 @@ async def test_a_worker_that_is_killed_leaves_nothing_held(tmp_path, mock: MockP
         async with asyncio.timeout(20):
             while len(named(server.process.pid, "onward.wiring.worker")) < 2:
                 await asyncio.sleep(0.05)
+
+
+@pytest.mark.complaint("G01", "G15")
+async def test_workers_share_a_balance_and_a_limit(tmp_path, mock: MockProvider):
+    """Balance for 10 calls that use all they hold, 60 at once over two processes: 10 pass."""
+    mock.always(Behaviour(hold=0, counts="17/5"))
+    body = {"model": MODEL, "prompt": "two words", "max_tokens": 5}
+    bounds = httpx.Limits(max_connections=60, max_keepalive_connections=0)
+    async with (
+        serving(tmp_path, mock, workers=2, balance="0.000270000") as server,
+        httpx.AsyncClient(timeout=20, limits=bounds) as client,
+    ):
+        url = f"{server.base_url}/v1/completions"
+        calls = [asyncio.create_task(client.post(url, json=body, headers=HEADERS)) for _ in range(60)]
+        await mock.comes(lambda: len(mock.requests) == 10)
+        async with asyncio.timeout(20):
+            while sum(call.done() for call in calls) < 50:
+                await asyncio.sleep(0.01)
+        mock.let_go()
+        answers = [await call for call in calls]
+        assert sorted(answer.status_code for answer in answers) == [200] * 10 + [402] * 50
+        assert len(mock.requests) == 10
+        assert await asyncio.to_thread(server.stop) == 0
+    entries, money = await ledger(tmp_path)
+    assert [entry.charged for entry in entries] == [27_000] * 10
+    assert money == (270_000, 270_000, 0)
