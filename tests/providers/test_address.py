@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from onward.core.failure import FailureKind
 from onward.providers.address import Address, Lookup
 from tests.mock_provider import MockProvider
 from tests.providers.raw import ask, fails, whole
@@ -149,3 +150,20 @@ async def test_addresses_that_nobody_answers_at_are_asked_for_anew(mock: MockPro
     pool._lookup._found, pool._lookup._until = [closed], float("inf")
     await fails(ask(provider))
     assert b"w4" in await whole(provider)
+
+
+async def test_and_so_they_are_where_connecting_took_too_long(mock: MockProvider, client, monkeypatch):
+    from onward.providers import pool
+
+    provider = client(f"http://localhost:{mock.port}/v1", connect_timeout_s=0.05)
+    await whole(provider, "[[close]]")
+    lookup = provider._client._pool()._lookup
+    assert lookup._found
+
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pool, "connect", never)
+        await fails(ask(provider), FailureKind.UPSTREAM_TIMEOUT)
+    assert lookup._found == []

@@ -64,6 +64,7 @@ class Pool:
                     self._opening += 1
                 return await self._open()
         except TimeoutError:
+            self._lookup.forget()
             logger.info("provider=%s: no connection within %g s", self.name, self.bounds.connect_s)
             raise too_slow() from None
         except OSError as error:

@@ -47,9 +47,11 @@ class Answer(Protocol):
     async def read(self) -> bytes:
         """The next bytes of the body: all that came since the last call, at least one; b"" at its end.
 
-        While nobody calls it for long the connection is not read, so that a slow reader slows the
-        provider. Raises UPSTREAM_TIMEOUT after `idle_timeout_s` of silence, UPSTREAM_UNAVAILABLE
-        when the body ends before its own end (its length, or its last chunk).
+        What has come already is returned without suspending; cancelling it loses nothing. While nobody
+        calls it for long the connection is not read, so that a slow reader slows the provider. Raises
+        UPSTREAM_TIMEOUT where the first piece has not come `first_byte_timeout_s` after the request, or
+        a later one after `idle_timeout_s` of silence; UPSTREAM_UNAVAILABLE when the body ends before its
+        own end (its length, or its last chunk), or is compressed, which is never asked for.
         """
         ...
 
@@ -74,7 +76,8 @@ class Provider(Protocol):
         """POST a JSON body to `base_url` + `path` and wait for the header of the answer, of any status.
 
         Raises UPSTREAM_UNAVAILABLE (no connection, TLS, a broken or oversized header) and
-        UPSTREAM_TIMEOUT (`connect_timeout_s`, `first_byte_timeout_s`). A pooled connection that
+        UPSTREAM_TIMEOUT (`first_byte_timeout_s`; `connect_timeout_s`, which a wait for a free connection
+        counts towards as well). A pooled connection that
         turns out to be closed before anything was written on it is replaced; once a byte of a
         request was handed to the system it is never sent a second time. Cancelling it closes its
         connection. The key is added here and stands in no message.
