@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from onward.admission.keys import Key, Keys
@@ -61,8 +61,9 @@ class App:
         self._metrics.began()
         route = None
         try:
-            route, allow = self._find(exchange)
-            await (self._not_found(exchange, allow) if route is None else self._answer(exchange, route))
+            methods, exchange.tail = self._routes.find(exchange.path) or ({}, "")
+            route = methods.get(exchange.method)
+            await (self._not_found(exchange, methods) if route is None else self._answer(exchange, route))
         finally:
             self._metrics.ended(exchange.record)
             if route is None or not route.quiet or exchange.record.status == 500:
@@ -90,21 +91,14 @@ class App:
         values = {**self._header_values, HeaderValue.REQUEST_ID: record.request_id.encode()}
         return record.status, [*encoded.headers, *dialect_headers(dialect, values, failed=True)], encoded.body
 
-    def _find(self, exchange: Exchange) -> tuple[Route | None, list[str]]:
-        found = self._routes.find(exchange.path)
-        if found is None:
-            return None, []
-        methods, exchange.tail = found
-        return methods.get(exchange.method), sorted(methods)
-
-    async def _not_found(self, exchange: Exchange, allow: list[str]) -> None:
+    async def _not_found(self, exchange: Exchange, allow: Collection[str]) -> None:
         path = excerpt(exchange.path)
         if not allow:
             meant = self._routes.closest(exchange.path)
             hint = f" Did you mean {meant}?" if meant else ""
             await exchange.fail(Failure(FailureKind.UNKNOWN_ROUTE, f"There is nothing at {path}.{hint}"))
             return
-        allowed = ", ".join(allow)
+        allowed = ", ".join(sorted(allow))
         failure = Failure(
             FailureKind.METHOD_NOT_ALLOWED, f"{path} does not take {exchange.method}; it takes {allowed}."
         )

@@ -4,9 +4,10 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from onward.core.failure import Failure
 
@@ -97,15 +98,38 @@ class Cycle(RequestResponseCycle):
         return message
 
     async def send(self, message: Any) -> None:
-        if self.scope["http_version"] == "1.0":
-            self._without_chunks(message)
-        await super().send(message)
-
-    def _without_chunks(self, message: Any) -> None:
-        """HTTP/1.0 knows no chunks: a body without a length ends with its connection (RFC 9112 6.1)."""
-        if message["type"] == "http.response.start":
-            self._until_close = all(name != b"content-length" for name, _ in message["headers"])
+        if self.response_started:
             if self._until_close:
+                self.expected_content_length = len(message["body"])
+            await super().send(message)
+            return
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if not self.disconnected:
+            self._start(message["status"], message["headers"])
+
+    def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """Send the header. uvicorn's way to do this costs more than many an answer."""
+        self.response_started = True
+        self.waiting_for_100_continue = False
+        lines = [STATUS_LINE[status]]
+        for name, value in chain(self.default_headers, headers):
+            if name == b"connection":
+                self.keep_alive = self.keep_alive and value != b"close"
+                continue
+            if name == b"content-length":
+                self.expected_content_length = int(value)
                 self.chunked_encoding = False
-        elif self._until_close:
-            self.expected_content_length = len(message["body"])
+            lines.append(b"%b: %b\r\n" % (name, value))
+        if not self.keep_alive:
+            lines.append(b"connection: close\r\n")
+        if self.chunked_encoding is None:
+            # HTTP/1.0 knows no chunks: a body without a length ends with its connection (RFC 9112 6.1).
+            self._until_close = self.scope["http_version"] == "1.0"
+            self.chunked_encoding = not self._until_close and self.scope["method"] != "HEAD"
+            if self.chunked_encoding:
+                lines.append(b"transfer-encoding: chunked\r\n")
+        head = b"".join(lines)
+        if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines) or b"\0" in head:
+            raise RuntimeError("a header of an answer holds a line break")
+        self.transport.write(head + b"\r\n")

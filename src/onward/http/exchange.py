@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from onward.admission.keys import Key, Tenant
@@ -69,7 +70,7 @@ class Exchange:
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.request_id = request_id
         given = self.headers.get(b"x-request-id")
-        label = given.decode() if given is not None and _PLAIN_ID.fullmatch(given) else None
+        label = given.decode() if given and _PLAIN_ID.fullmatch(given) else None
         self.shown_id = label or request_id
         self.record = Record(
             request_id=request_id, label=label, method=self.method, path=self.path, started=started
@@ -79,8 +80,8 @@ class Exchange:
             HeaderValue.REQUEST_ID: self.shown_id.encode(),
         }
         """What the dialect's own headers can hold."""
-        idempotency = self.headers.get(b"idempotency-key", b"")
-        if _PLAIN_KEY.fullmatch(idempotency):
+        idempotency = self.headers.get(b"idempotency-key")
+        if idempotency and _PLAIN_KEY.fullmatch(idempotency):
             self.header_values[HeaderValue.IDEMPOTENCY_KEY] = idempotency
         self.key: Key | None = None
         self.tenant: Tenant | None = None
@@ -172,12 +173,18 @@ class Exchange:
 def dialect_headers(dialect: Dialect, values: Mapping[HeaderValue, bytes], *, failed: bool) -> Headers:
     """`x-request-id`, and the headers that a dialect adds, as far as there is something to say in them."""
     headers = [(b"x-request-id", values[HeaderValue.REQUEST_ID])]
-    for header in dialect.headers:
-        name = header.name.lower().encode()
-        value = values.get(header.value)
-        if value is not None and name != b"x-request-id" and (header.on_failures or not failed):
+    for name, kind, on_failures in _own_headers(dialect):
+        value = values.get(kind)
+        if value is not None and (on_failures or not failed):
             headers.append((name, value))
     return headers
+
+
+@cache
+def _own_headers(dialect: Dialect) -> list[tuple[bytes, HeaderValue, bool]]:
+    """The headers of a dialect besides `x-request-id`: name, content, whether failures have it."""
+    named = [(one.name.lower().encode(), one.value, one.on_failures) for one in dialect.headers]
+    return [one for one in named if one[0] != b"x-request-id"]
 
 
 def _do_nothing() -> None:

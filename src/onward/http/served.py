@@ -35,6 +35,8 @@ class Models:
         self._catalog = catalog
         self._deployments = deployments
         self._checkpoints = checkpoints or NoCheckpoints()
+        self._by_name: dict[tuple[Dialect, str], Target] = {}
+        """Models under their own names, as they were asked for: no more than dialects times names."""
 
     async def target(self, dialect: Dialect, reference: str | None, key: Key | None) -> Target:
         """The model of a reference, with the checkpoint that it names (TC-1). Raises `Failure`.
@@ -42,6 +44,9 @@ class Models:
         None: the first model that the key may use.
         """
         if reference is not None:
+            known = self._by_name.get((dialect, reference))
+            if known is not None and (key is None or key.allows(known.model.id)):
+                return known
             parsed = parse(dialect, reference)
             seen = self._catalog if key is None or key.models is None else Catalog(self.visible(key))
             try:
@@ -49,7 +54,10 @@ class Models:
             except Failure as unknown:
                 raise self._withheld(dialect, self._catalog.named(parsed.base), unknown) from None
             if base is not None and parsed.checkpoint is None:
-                return Target(base, self._deployments[base.id])
+                target = Target(base, self._deployments[base.id])
+                if base is self._catalog.named(reference):
+                    self._by_name[dialect, reference] = target
+                return target
             found = await resolve(self._catalog, self._checkpoints, parsed)
             if key is not None and not key.allows(found.model.id):
                 raise self._withheld(dialect, found.model, unknown_checkpoint(parsed.checkpoint or ""))
