@@ -57,16 +57,25 @@ class Admission:
             config_version=config.version,
         )
         self._revision: int | None = None
-        self._fresh_at = 0.0
+        self._fresh_at = float("-inf")
+        self._leased = False
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Read the keys and begin to keep everything fresh. Raises `Failure` if the store is down."""
-        await self._renew()
+        """Read the keys and begin to keep everything fresh.
+
+        Where the store or the limits do not answer, requests are refused until they do: a process that
+        takes the place of a dead one says so to callers, who would find nobody else at the port.
+        """
         work = [(RENEW_S, self._renew)]
         if self._store is not None:
-            await self.refresh()
-            work += [(MARK_S, self.gate.mark), (REFRESH_S, self.refresh)]
+            self.keys.available = False
+            work += [(REFRESH_S, self.refresh), (MARK_S, self.gate.mark)]
+        for _, one in work[:2]:
+            try:
+                await one()
+            except Failure as failure:
+                logger.warning("the store does not answer: %s", failure.message)
         self._tasks = [asyncio.create_task(self._every(seconds, one)) for seconds, one in work]
 
     async def stop(self) -> None:
@@ -98,6 +107,8 @@ class Admission:
         """Read keys and tenants again if they changed. Raises `Failure` if the store is down."""
         if self._store is None:
             return
+        if not self._leased:
+            await self._renew_lease()
         if await self._store.revision() != self._revision:
             directory = await self._store.directory()
             self._revision = directory.revision
@@ -116,9 +127,13 @@ class Admission:
 
     async def _renew(self) -> None:
         """Say that this process lives: its places and holds are kept."""
+        await self._renew_lease()
         await self._limits.renew(self._lease)
+
+    async def _renew_lease(self) -> None:
         if self._store is not None:
             await self._store.renew(self._lease, int((time.time() + LEASE_S) * 1000))
+            self._leased = True
             await self._touch()
 
     async def _touch(self) -> None:
