@@ -158,6 +158,27 @@ async def test_no_body_says_two_things_of_its_price(tmp_path, mock: MockProvider
         assert not mock.requests
 
 
+@pytest.mark.parametrize("fields", [{f"k{n}": n for n in range(10_001)}, {}], ids=["many", "few"])
+async def test_a_body_has_so_many_fields(tmp_path, mock: MockProvider, fields: dict):
+    async with gateway(tmp_path, mock, tenant=PAYS) as running:
+        answer = await running.complete(path="/tokens/v1/completions", **fields)
+        assert answer.status_code == (400 if fields else 200)
+        assert len(mock.requests) == (0 if fields else 1)
+
+
+async def test_a_prompt_that_is_full_of_names(tmp_path, mock: MockProvider):
+    """Strings like the names that are counted are strings; and a large body is read aside."""
+    prompt = ["n", "model", "max_tokens", "Stream", "x" * 200] * 700
+    async with gateway(tmp_path, mock, tenant={"balance": "100"}) as running:
+        body = json.dumps({"prompt": prompt, "model": MODEL, "max_tokens": 1}).encode()
+        answer = await running.post("/tokens/v1/completions", body)
+        assert answer.status_code == 200
+        assert mock.requests[0].body == body.replace(
+            json.dumps(MODEL).encode(), json.dumps(UPSTREAM).encode()
+        )
+        assert (await running.entry()).usage.completion_tokens == len(prompt)
+
+
 async def test_a_provider_is_asked_over_few_connections(tmp_path, mock: MockProvider):
     """As many as run at once, and again and again the same."""
     async with gateway(tmp_path, mock, tenant=PAYS, provider={"connections": 3}) as running:

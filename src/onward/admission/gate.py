@@ -32,6 +32,8 @@ from onward.core.price import Price
 from onward.core.usage import Usage
 
 _MOST_UNSETTLED = 100_000
+_MOST_UNDONE = 50_000
+"""Of them, those of requests that were refused as the store was down: they leave room for the others."""
 _LOWERED_TIMES = 3
 _MOST_PAYERS = 10_000
 _DAY_MS = 86_400_000
@@ -276,7 +278,8 @@ class Gate:
     def _undo(self, grant: Grant) -> None:
         """Nobody knows whether the hold was written: this goes behind it, and ends it if it was."""
         release = Release(request_id=grant.demand.request_id, at_ms=grant.at_ms, outcome="not_admitted")
-        self._keep(release)
+        if len(self._unsettled) < _MOST_UNDONE:
+            self._keep(release)
         if self._write is not None:
             self._write(release)
 

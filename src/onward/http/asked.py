@@ -77,7 +77,7 @@ class Asked:
                 if isinstance(deployment, ServedModel):
                     await self._prepare_served(deployment)
                 else:
-                    self._prepare_proxied(deployment)
+                    await self._prepare_proxied(deployment)
             except Failure as failure:
                 refused = refused or failure
             else:
@@ -153,7 +153,7 @@ class Asked:
         job = await self._surface.prepare(deployment, self._neutral, exchange.request_id)
         self._jobs[deployment.deployment] = job
 
-    def _prepare_proxied(self, deployment: ProxiedModel) -> None:
+    async def _prepare_proxied(self, deployment: ProxiedModel) -> None:
         dialect, name = self._exchange.dialect, self._surface.name
         provider = deployment.provider
         rules = dialect.passed.get(name)
@@ -162,7 +162,10 @@ class Asked:
         if name not in provider.surfaces:
             raise self._no_route(dialect.passing.no_route)
         if self._passed is None:
-            self._passed = read_passed(rules, self._body, self._raw)
+            if len(self._raw) < LARGE_BODY:
+                self._passed = read_passed(rules, self._body, self._raw)
+            else:
+                self._passed = await asyncio.to_thread(read_passed, rules, self._body, self._raw)
 
     def _no_route(self, kind: FailureKind) -> Failure:
         return Failure(

@@ -35,6 +35,10 @@ _COUNTED: Final = frozenset(
 )
 """What the price depends on. A provider must find the same values in these as we do."""
 _SPELLED: Final = re.compile(rb'"(%b)"' % b"|".join(name.encode() for name in sorted(_COUNTED)))
+_MOST_FIELDS: Final = 10_000
+"""Names of a body. Whoever sends more means us no good."""
+_MOST_SPELLED: Final = 256
+"""Strings like a counted name that are looked at one by one."""
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[4-7]")
 _ASK: Final = b'"include_usage":true'
 _NAMES: Final = msgspec.json.Encoder()
@@ -88,6 +92,8 @@ def read_passed(surface: Surface, body: dict[str, Any], raw: bytes) -> Passed:
     Raises `Failure` with the field that is wrong, and where a name that the price depends on is in
     the body twice or in another case, as a provider might read another one than we do.
     """
+    if len(body) > _MOST_FIELDS:
+        raise invalid(None, f"The body has {len(body)} fields; at most {_MOST_FIELDS} are taken.")
     places = _places(body, raw)
     found = read(surface, body)
     options: dict[str, bool] = found.get("stream_options") or {}
@@ -181,9 +187,9 @@ def _places(body: dict[str, Any], raw: bytes) -> dict[str, int]:
     if b"\\" in raw and b"\\u00" in raw and _ESCAPED_LETTER.search(raw):
         return _exact_places(raw)
     places: dict[str, int] = {}
-    for match in _SPELLED.finditer(raw):
+    for number, match in enumerate(_SPELLED.finditer(raw)):
         name = match[1].decode()
-        if name in places:
+        if name in places or number == _MOST_SPELLED:
             return _exact_places(raw)
         if name in body:
             places[name] = match.end()
