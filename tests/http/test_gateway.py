@@ -400,6 +400,44 @@ async def test_a_storm_comes_out_even(tmp_path, mock, other):
         assert await running.balance() == units("0.02") - sum(entry.charged for entry in entries)
 
 
+async def test_a_storm_over_a_store_that_comes_and_goes(text_side, tmp_path, mock):
+    """What was admitted ends once, and nothing stays held."""
+    dice = random.Random(7)
+    engine = SlowEngine(260, 0.002)
+    models = {"org/ours": [engine]}
+    async with gateway(
+        tmp_path, mock, models=models, text_side=text_side, tenant={"balance": "1"}, key={"concurrency": 60}
+    ) as running:
+        flapping = True
+
+        async def flap() -> None:
+            while flapping:
+                running.store.broken = dice.random() < 0.4
+                await asyncio.sleep(dice.random() * 0.03)
+            running.store.broken = False
+
+        async def one(number: int) -> None:
+            await asyncio.sleep(dice.random() * 0.6)
+            body = {"model": dice.choice(["org/ours", "org/model"]), "prompt": dice.choice(["", "[[cut=2]]"])}
+            async with running.caller(**body, stream=dice.random() < 0.6, max_tokens=12) as caller:
+                if dice.random() < 0.3:
+                    await asyncio.sleep(dice.random() * 0.05)
+                    caller.goes()
+                else:
+                    await caller.reads_all()
+
+        flaps = asyncio.create_task(flap())
+        await asyncio.gather(*[one(number) for number in range(120)])
+        flapping = False
+        await flaps
+        await running.idle()
+        entries = await running.entries()
+        assert {entry.state for entry in entries} == {State.SETTLED, State.RELEASED}
+        assert "ok" in {entry.outcome for entry in entries}
+        assert all(entry.charged <= entry.held for entry in entries)
+        assert await running.balance() == units("1") - sum(entry.charged for entry in entries)
+
+
 async def test_a_disconnect_at_any_moment_is_one_entry(tmp_path, mock):
     """From before the first byte to behind the last."""
     mock.always(Behaviour(pause=0.004))
