@@ -58,9 +58,8 @@ price = { input = "0.10", cached_input = "0.02", output = "0.40" }
 ```
 
 - Unknown settings are faults, and so are settings that this version knows but cannot honour yet:
-  `[[providers]]` and what goes with them, the engines `vllm` and `sglang`, dialects other than
-  `openai` and `tinker`, limits and budgets, and everything in `[store]`, `[retention]` and
-  `[billing]` but the defaults. Nothing is ignored.
+  the engines `vllm` and `sglang`, the dialect `prentis`, `content_filter`, and an
+  `idempotency_hours` of your own. Nothing is ignored.
 - Amounts are decimal strings, such as `"0.40"`.
 - `[dialects]` names the APIs that are spoken, each with its base path; absent: `openai = "/v1"`.
   Several hang beside each other: `openai = "/v1"` and `tinker = "/tinker/api/v1"`. Paths outside of

@@ -45,7 +45,7 @@ def settle_paths(config: "Config", folder: Path) -> None:
         if model.checkpoints:
             model.checkpoints = str(folder / Path(model.checkpoints).expanduser())
     kind, colon, file = config.store.url.partition(":")
-    if kind == "sqlite" and file:
+    if kind == "sqlite" and file and not file.startswith("//"):
         config.store.url = f"{kind}{colon}{folder / Path(file).expanduser()}"
 
 

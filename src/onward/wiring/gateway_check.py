@@ -29,11 +29,13 @@ def store_faults(config: "Config") -> Iterator[str]:
     if kind == "sqlite":
         if not rest:
             yield "store.url: names no file; write sqlite:onward.db"
+        elif rest.startswith("//"):
+            yield "store.url: the file follows the colon; write sqlite:onward.db or sqlite:/var/lib/onward.db"
         elif not Path(rest).parent.is_dir():
             yield f"store.url: there is no folder {Path(rest).parent}; make it, or name another file"
         elif Path(rest).is_dir():
             yield f"store.url: {rest} is a folder; name a file"
-    elif kind in {"postgresql", "postgres"}:
+    elif kind in {"postgresql", "postgres"} and rest.startswith("//"):
         if not urlsplit(store.url).path.strip("/"):
             yield "store.url: names no database; write postgresql://user:password@host/database"
     elif store.url != "none":
