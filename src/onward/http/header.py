@@ -45,7 +45,7 @@ def target(url: bytes) -> dict[str, Any]:
 
 def waits_for_100(headers: list[tuple[bytes, bytes]]) -> bool:
     """Whether the caller wants to be asked for its body (RFC 9110 10.1.1)."""
-    return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
+    return b"100-continue" in [value.lower() for name, value in headers if name == b"expect"]
 
 
 def framing(headers: list[tuple[bytes, bytes]]) -> bytes:

@@ -219,12 +219,12 @@ class HttpProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._continuing:
             return
+        limits, headers = self._limits, self.headers
         self._header_bytes += len(name) + len(value) + 4
-        if self._header_bytes > self._limits.header_bytes or len(self.headers) >= self._limits.header_count:
-            raise Refused(headers_too_large(self._limits))
-        if self._phase is Phase.BODY:
-            return  # a trailer: counted, not kept
-        self.headers.append((name.lower(), value))
+        if self._header_bytes > limits.header_bytes or len(headers) >= limits.header_count:
+            raise Refused(headers_too_large(limits))
+        if self._phase is not Phase.BODY:  # a trailer is counted, not kept
+            headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         self._moved = True
@@ -237,11 +237,9 @@ class HttpProtocol(HttpToolsProtocol):
         check_header(self._method, version, self.headers)
         if len(self.pipeline) >= self._limits.pipelined:
             raise Refused(Failure(FailureKind.RATE_LIMITED, "Too many requests wait on this connection."))
-        self.scope.update(
-            method=self._method.decode("ascii"),
-            http_version=version,
-            **target(self.url),  # pyright: ignore[reportCallIssue, reportArgumentType] - of those keys
-        )
+        self.scope["method"] = self._method.decode("ascii")
+        self.scope["http_version"] = version
+        self.scope.update(target(self.url))  # pyright: ignore[reportCallIssue, reportArgumentType] - of its keys
         waits = self._running is not None and not self._running.response_complete
         self.cycle = Cycle(
             scope=self.scope,
