@@ -301,6 +301,21 @@ async def test_no_connection_a_timeout_or_no_answer(
 
 
 @pytest.mark.covers("K-7")
+async def test_every_answer_names_its_request(paid: Gateway, mock: MockProvider):
+    """Whatever it is, also where the call goes nowhere; our log knows it by that name."""
+    mock.say(Behaviour(status=500), Behaviour(), Behaviour())
+    answers = [await ask(paid), await ask(paid), await ask(paid, stream=True)]
+    for method, path in (("GET", "completions"), ("POST", "nothing"), ("GET", "models"), ("POST", "models")):
+        headers = {"authorization": f"Bearer {SECRET}"}
+        answers.append(await paid.client.request(method, f"/tokens/v1/{path}", headers=headers))
+    answers.append(await ask(paid, secret="on-nobodys-key-0123"))
+    assert [answer.status_code for answer in answers] == [500, 200, 200, 405, 404, 200, 405, 401]
+    names = [answer.headers["x-tokens-request-id"] for answer in answers]
+    assert len(set(names)) == len(names)
+    await paid.logged(*names)
+
+
+@pytest.mark.covers("K-7")
 async def test_a_provider_that_is_not_there(tmp_path):
     from tests.conftest import free_port
 

@@ -452,6 +452,21 @@ async def test_a_disconnect_at_any_moment_is_one_entry(tmp_path, mock):
         assert await running.balance() == units("1.00") - sum(entry.charged for entry in entries)
 
 
+async def test_a_caller_who_sends_no_more_is_still_there(tmp_path, mock):
+    """It closed its half of the connection: at worst a comment shows that we looked."""
+    mock.say(Behaviour(hold=3))
+    async with gateway(tmp_path, mock, tenant=PAYS) as running:
+        async with running.caller(stream=True) as caller:
+            await caller.reads(3)
+            caller.writer.write_eof()
+            await caller.reads(1, ": keep-alive")
+            mock.let_go()
+            text = await caller.reads_all()
+        assert data_of(text)[-1] == "[DONE]"
+        entry = await running.entry()
+        assert (entry.outcome, entry.charged) == ("ok", cost(2, 5))
+
+
 async def test_a_caller_who_leaves_behind_the_last_byte_pays_all(tmp_path, mock):
     async with gateway(tmp_path, mock, tenant=PAYS) as running:
         async with running.caller(stream=True) as caller:

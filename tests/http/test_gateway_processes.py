@@ -253,3 +253,32 @@ async def test_workers_share_a_balance_and_a_limit(tmp_path, mock: MockProvider)
     entries, money = await ledger(tmp_path)
     assert [entry.charged for entry in entries] == [27_000] * 10
     assert money == (270_000, 270_000, 0)
+
+
+@pytest.mark.parametrize(
+    ("store", "said"),
+    [
+        ('limits = "redis://127.0.0.1:99999/x"', "the limits cannot be counted: The address of Redis"),
+        ('limits = "redis://127.0.0.1:1/0"', "the store cannot be used"),
+        ('url = "postgresql://nobody:hush@127.0.0.1:1/none"', "the store cannot be opened"),
+    ],
+    ids=["no address", "no redis", "no postgres"],
+)
+def test_what_does_not_answer_at_the_start_is_named(tmp_path, store: str, said: str):
+    config = CONFIG.format(
+        workers=1,
+        grace=1,
+        balance="1",
+        upstream="http://127.0.0.1:9/v1",
+        model=MODEL,
+        name=UPSTREAM,
+        digest=digest_of(SECRET),
+    )
+    server = start_server(tmp_path, config=f"[store]\n{store}\n{config}")
+    assert server.process.wait(30) == 1
+    text = server.log.read_text()
+    [line] = [line for line in text.splitlines() if line.startswith("onward: ")]
+    assert line.startswith(f"onward: {said}")
+    assert "fault of ours" not in text
+    assert "Traceback" not in text
+    assert "hush" not in text
