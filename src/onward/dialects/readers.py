@@ -47,18 +47,24 @@ def reader(value: Value) -> Reader:
 
 
 def field_reader(field: Field) -> Reader:
-    """The function that reads a field's values; a lenient field's default where one is not taken."""
+    """The function that reads a field's values; a lenient field's default where one is not taken.
+
+    A whole number above a lenient field's highest counts as that one: whoever it is passed on to may
+    take it, and what is held must not be less for it (K-10).
+    """
     if field.value is None:
         raise ValueError(f"the accepted field {field.name} has no type")
     strict, default = reader(field.value), field.default
     if not field.lenient:
         return strict
 
+    highest = field.value.high if isinstance(field.value, Integer) else None
+
     def read(value: Any, path: str) -> Any:
         try:
             return strict(value, path)
         except Failure:
-            return default
+            return highest if highest is not None and type(value) is int and value > highest else default
 
     return read
 

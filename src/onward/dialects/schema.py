@@ -40,7 +40,8 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     default: Any = None
     required: bool = False
     lenient: bool = False
-    """Whether a value that is not taken counts as absent, instead of being refused."""
+    """Whether a value that is not taken counts as absent (a number too high: as the highest), instead of
+    being refused."""
     source: str = ""
     """The statement of the specification, or the server, that it comes from."""
 
