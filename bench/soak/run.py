@@ -98,7 +98,7 @@ class Watch:
 
     def __init__(self, server: Server, seconds: float) -> None:
         self.server = server
-        self.warm_at = time.monotonic() + seconds * WARM_UP
+        self.warm_up = seconds * WARM_UP
         self.peaks = {"http": [0.0, 0.0], "engine": [0.0, 0.0]}
         self.tenths: list[float] = []
         """Memory of the HTTP process at the end of each tenth of the time."""
@@ -109,7 +109,7 @@ class Watch:
         while True:
             if time.monotonic() >= began + self.every * (len(self.tenths) + 1):
                 self.tenths.append(memory_mb(self.server.process.pid))
-            late = time.monotonic() > self.warm_at
+            late = time.monotonic() > began + self.warm_up
             for name, pid in (("http", self.server.process.pid), ("engine", self.server.engine())):
                 if pid is not None:
                     self.peaks[name][late] = max(self.peaks[name][late], memory_mb(pid))
