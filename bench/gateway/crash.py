@@ -218,7 +218,8 @@ async def run(options: argparse.Namespace, folder: Path) -> list[str]:
         patience = time.monotonic() + 60
         while len(seen.answers) < before + 5:
             if time.monotonic() > patience:
-                said = server.log.read_text(errors="replace").splitlines()[-20:]
+                lines = server.log.read_text(errors="replace").splitlines()
+                said = [line for line in lines if " POST /" not in line][-30:]
                 return [f"nothing is answered after a {kind} was killed", *said]
             server.keep()
             await asyncio.sleep(0.1)

@@ -5,6 +5,7 @@ It is told everything through its control socket: first the plan, in one line of
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -49,10 +50,11 @@ async def _serve(control: socket.socket, listening: list[socket.socket]) -> int:
 
 
 async def _obey(reader: asyncio.StreamReader, drain: asyncio.Event, hurry: asyncio.Event) -> None:
-    while line := await reader.readline():
-        drain.set()
-        if line == HURRY:
-            hurry.set()
+    with contextlib.suppress(OSError):  # a supervisor that had not read all from us breaks the socket off
+        while line := await reader.readline():
+            drain.set()
+            if line == HURRY:
+                hurry.set()
     os._exit(1)
 
 
