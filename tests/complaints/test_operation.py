@@ -98,7 +98,7 @@ async def test_g25_no_secret_gets_out(tmp_path, monkeypatch):
     monkeypatch.setenv("ONWARD_ADMIN_TOKEN", TOKEN)
     monkeypatch.setenv("UPSTREAM_KEY", THEIR_SECRET)
     with MockProvider(key=THEIR_SECRET) as mock:
-        provider = {"api_key_env": "UPSTREAM_KEY", "first_byte_timeout_s": 0.1}
+        provider = {"api_key_env": "UPSTREAM_KEY"}
         async with gateway(tmp_path, mock, tenant={"balance": "1.00"}, provider=provider) as running:
             assert (await running.complete()).status_code == 200  # it is sent where it belongs
             seen: list[str] = []

@@ -73,7 +73,7 @@ async def test_g06_a_stream_that_breaks_off_does_not_look_whole(
     tmp_path, mock: MockProvider, path: str, way: str
 ):
     mock.always(BROKEN[way])
-    limits = {"idle_timeout_s": 0.2}
+    limits = {"idle_timeout_s": 0.4}
     async with gateway(tmp_path, mock, tenant={"balance": "1.00"}, provider=limits) as running:
         *pieces, error = await events(running, path, max_tokens=9)
         assert set(error) == {"error"}
@@ -219,11 +219,11 @@ async def test_g28_a_silent_provider_does_not_make_us_silent(tmp_path, mock: Moc
 @pytest.mark.parametrize("stream", [False, True])
 async def test_g28_the_first_byte_has_its_time(tmp_path, mock, other, behaviour: Behaviour, stream: bool):
     mock.always(behaviour)
-    limits = {"first_byte_timeout_s": 0.1, "idle_timeout_s": 0.1}
+    limits = {"first_byte_timeout_s": 0.4, "idle_timeout_s": 0.4}
     async with gateway(tmp_path, mock, other, tenant={"balance": "1.00"}, provider=limits) as running:
         began = time.monotonic()
         assert (await running.complete(stream=stream)).status_code == 200
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 5
         first, second = (await running.entry()).attempts
         assert (first.outcome, second.outcome) == ("upstream_timeout", "ok")
         await until(lambda: mock.requests[0].gone)

@@ -300,7 +300,7 @@ ENDS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("path", ["/v1/completions", "/tokens/v1/completions"])
 @pytest.mark.parametrize("end", ENDS)
 async def test_a_place_is_free_however_a_request_ends(tmp_path, mock, path: str, end: str):
-    times = {"first_byte_timeout_s": 0.05, "idle_timeout_s": 0.05}
+    times = {"first_byte_timeout_s": 0.25, "idle_timeout_s": 0.25}
     async with gateway(tmp_path, mock, tenant=PAYS, key={"concurrency": 1}, provider=times) as running:
         for _ in range(2):
             answer = await running.complete(path=path, **ENDS[end])
@@ -331,7 +331,7 @@ async def test_a_place_is_free_when_its_caller_leaves(tmp_path, mock, stream: bo
 @streamed
 async def test_a_place_is_free_when_time_is_over(tmp_path, mock, stream: bool):
     mock.say(Behaviour(stall=2))
-    limits = Limits(request_s=0.15)
+    limits = Limits(request_s=0.5)
     async with gateway(tmp_path, mock, tenant=PAYS, key={"concurrency": 1}, limits=limits) as running:
         answer = await running.complete(stream=stream)
         if stream:
