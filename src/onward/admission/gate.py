@@ -272,7 +272,7 @@ class Gate:
             carried = affordable_completion(price, demand.prompt_tokens, result.available) // demand.choices
             lowered = demand.lowerable and result.kind is AccountKind.BALANCE and again > 1
             if not lowered or not 1 <= carried < grant.max_tokens:
-                raise money_refused(result, grant.held, self._currency)
+                raise money_refused(result, grant.held, self._currency, grant.at_ms)
             grant.max_tokens = carried
 
     def _undo(self, grant: Grant) -> None:

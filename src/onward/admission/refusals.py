@@ -1,5 +1,8 @@
 """What a caller is told whose limits or money do not carry a request."""
 
+import math
+from datetime import UTC, datetime
+
 from onward.admission.ledger import AccountKind, Refused
 from onward.admission.limits import Exceeded, LimitKind, Take
 from onward.core.failure import Failure, FailureKind
@@ -16,8 +19,8 @@ def no_price(model: str) -> Failure:
     )
 
 
-def money_refused(refused: Refused, amount: int, currency: str) -> Failure:
-    """The failure of a request that could cost `amount`, more than an account carries."""
+def money_refused(refused: Refused, amount: int, currency: str, at_ms: int) -> Failure:
+    """The failure of a request that came at `at_ms` and could cost `amount`: an account carries less."""
     could = f"this request could cost {format_amount(amount)} {currency}"
     carries = f"{format_amount(refused.available)} {currency}"
     if refused.kind is AccountKind.BALANCE:
@@ -29,7 +32,15 @@ def money_refused(refused: Refused, amount: int, currency: str) -> Failure:
     return Failure(
         FailureKind.BUDGET_EXCEEDED,
         f"The {whose} has {carries} left and {could}. Ask for fewer tokens, or wait for the next month.",
+        retry_after=_to_next_month(at_ms),
     )
+
+
+def _to_next_month(at_ms: int) -> int:
+    """Whole seconds, at least 1."""
+    now = datetime.fromtimestamp(at_ms / 1000, UTC)
+    next_month = datetime(now.year + now.month // 12, now.month % 12 + 1, 1, tzinfo=UTC)
+    return math.ceil((next_month - now).total_seconds())
 
 
 def limit_exceeded(exceeded: Exceeded, take: Take) -> Failure:

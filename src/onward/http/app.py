@@ -109,14 +109,9 @@ class App:
         exchange.dialect = route.dialect or exchange.dialect
         try:
             if not route.open:
-                try:
-                    exchange.key = self._key(exchange)
-                except Failure as unknown:
-                    if self._recheck is None or unknown.kind is not FailureKind.INVALID_KEY:
-                        raise
-                    await self._recheck()
-                    exchange.key = self._key(exchange)
-                exchange.tenant = self._keys.tenant(exchange.key)
+                key = exchange.key = await self._key(exchange)
+                exchange.record.key = key.name if key else None
+                exchange.tenant = self._keys.tenant(key)
             await route.endpoint(exchange)
         except Disconnected:
             exchange.record.disconnected = True
@@ -135,14 +130,19 @@ class App:
             message = f"Something is wrong on our side. The log knows more under request {exchange.shown_id}."
             await exchange.fail(Failure(FailureKind.INTERNAL, message))
 
-    def _key(self, exchange: Exchange) -> Key | None:
-        if not self._keys:
-            return None
+    async def _key(self, exchange: Exchange) -> Key | None:
         secret = None
         for place in exchange.dialect.auth:
             secret = secret or _secret(exchange.headers, place)
-        key = self._keys.find(secret)
-        exchange.record.key = key.name if key else None
+        try:
+            key = self._keys.find(secret)
+        except Failure as unknown:
+            if secret is None or self._recheck is None or unknown.kind is not FailureKind.INVALID_KEY:
+                raise
+            key = None
+        if key is None and secret is not None and self._recheck is not None:
+            await self._recheck()  # it may be new, or the first there ever was
+            key = self._keys.find(secret)
         return key
 
 
