@@ -3,6 +3,7 @@
 A model or a service that is missing is a failure where CI is set, and a skip elsewhere.
 """
 
+import gc
 import os
 import signal
 import socket
@@ -17,7 +18,7 @@ from typing import NoReturn
 import httpx
 import pytest
 
-pytest_plugins = ["tests.plugins.covers"]
+pytest_plugins = ["tests.plugins.covers", "tests.plugins.together"]
 
 # A shell that starts the tests in the background lets them ignore SIGINT, and so all that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -30,6 +31,12 @@ def missing(what: str) -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(f"{what} is missing, and CI is set")
     pytest.skip(f"{what} is missing")
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay until the end: looking through them for garbage again and again takes long."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

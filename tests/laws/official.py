@@ -1,7 +1,7 @@
 """Every family over an official tokenizer; where a vocabulary lacks its control tokens they are added."""
 
 import json
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 from onward.rendering.families import registry
@@ -28,37 +28,20 @@ FOLDERS = {
     "inkling": "inkling",
 }
 """By the beginning of a family's name, the first that fits, whose tokenizer it is read with."""
-_END, _BOS = "eos_token", "bos_token"
-NAMED: dict[str, tuple[tuple[str, str], ...]] = {
-    "qwen3": ((_END, "<|im_end|>"),),
-    "qwen3.5": ((_END, "<|im_end|>"),),
-    "smollm3": ((_END, "<|im_end|>"),),
-    "gpt-oss": ((_END, "<|return|>"),),
-    "llama3.1": ((_END, "<|eot_id|>"),),
-    "mistral-tekken": ((_END, "</s>"), (_BOS, "<s>")),
-    "gemma3": ((_END, "<end_of_turn>"), (_BOS, "<bos>")),
-    "gemma4": ((_END, "<turn|>"), (_BOS, "<bos>")),
-    "deepseek-v3.1": ((_BOS, "<｜begin▁of▁sentence｜>"), (_END, "<｜end▁of▁sentence｜>")),
-    "deepseek-v4": ((_BOS, "<｜begin▁of▁sentence｜>"), (_END, "<｜end▁of▁sentence｜>")),
-    "kimi-k2.5": ((_END, "<|im_end|>"),),
-    "glm4.5": ((_END, "<|endoftext|>"),),
-    "glm5": ((_END, "<|endoftext|>"),),
-}
-"""As the tests of the families say it, in their order, so that no tokenizer is read twice."""
 
 
-@cache
+@lru_cache(maxsize=4)
 def official_renderer(name: str, tokenizers: Path) -> NativeRenderer:
     """A family's renderer over a tokenizer of the folder `tokenizers`."""
     family = registry.BY_NAME[name]
     own = next(found for beginning, found in FOLDERS.items() if name.startswith(beginning))
     folder = tokenizers / own
-    tokenizer, _ = tokenizer_of(folder, *NAMED.get(own, ()))
+    tokenizer, _ = tokenizer_of(folder)
     missing = tuple(dict.fromkeys(registry.lacks(family, tokenizer)))
     return NativeRenderer(family, _with_added(folder, missing) if missing else tokenizer)
 
 
-@cache
+@lru_cache(maxsize=1)
 def _with_added(folder: Path, marks: tuple[str, ...]) -> Tokenizer:
     source = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     added = source["added_tokens"]

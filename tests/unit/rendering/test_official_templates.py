@@ -2,12 +2,10 @@
 
 import json
 import re
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import tokenizers
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -16,22 +14,22 @@ from onward.core.request import ChatRequest, Message, TextPart, ToolCall
 from onward.rendering.conversation import message_values
 from onward.rendering.template import TemplateRenderer
 from onward.rendering.tokenizer import Tokenizer
-from onward.rendering.tokenizer_json import from_json
+from tests.unit.rendering.families.oracle import tokenizer_of
 
-SPECIAL = {
-    "deepseek-v3.1": {"bos_token": "<｜begin▁of▁sentence｜>", "eos_token": "<｜end▁of▁sentence｜>"},
-    "deepseek-v4": {"bos_token": "<｜begin▁of▁sentence｜>", "eos_token": "<｜end▁of▁sentence｜>"},
-    "gemma4": {"bos_token": "<bos>", "eos_token": "<eos>"},
-    "glm4.5": {"eos_token": "<|endoftext|>"},
-    "glm5": {"eos_token": "<|endoftext|>"},
-    "gpt-oss": {"bos_token": "<|startoftext|>", "eos_token": "<|return|>"},
-    "kimi-k2.5": {"bos_token": "[BOS]", "eos_token": "<|im_end|>"},
-    "llama3.1": {"bos_token": "<|begin_of_text|>", "eos_token": "<|eot_id|>"},
-    "mistral-tekken": {"bos_token": "<s>", "eos_token": "</s>"},
-    "qwen3": {"eos_token": "<|im_end|>"},
-    "qwen3.5": {"eos_token": "<|im_end|>"},
-    "smollm3": {"eos_token": "<|im_end|>"},
-}
+FAMILIES = [
+    "deepseek-v3.1",
+    "deepseek-v4",
+    "gemma4",
+    "glm4.5",
+    "glm5",
+    "gpt-oss",
+    "kimi-k2.5",
+    "llama3.1",
+    "mistral-tekken",
+    "qwen3",
+    "qwen3.5",
+    "smollm3",
+]
 TOOLS: list[dict[str, Any]] = [
     {
         "type": "function",
@@ -103,12 +101,6 @@ def plain(source: str, values: dict[str, Any]) -> str:
     return environment.from_string(re.sub(r"\{%-? *(end)?generation *-?%\}", "", source)).render(values)
 
 
-@cache
-def tokenizer_of(folder: Path) -> tuple[Tokenizer, tokenizers.Tokenizer]:
-    source = (folder / "tokenizer.json").read_text(encoding="utf-8")
-    return from_json(source, named=SPECIAL[folder.name]), tokenizers.Tokenizer.from_str(source)
-
-
 def compare(source: str, name: str, ours: Tokenizer, encode: Any) -> None:
     renderer = TemplateRenderer(source, ours)
     for title, fields in CONVERSATIONS.items():
@@ -127,7 +119,7 @@ def compare(source: str, name: str, ours: Tokenizer, encode: Any) -> None:
         assert ids == encode(plain(source, values)), title
 
 
-@pytest.mark.parametrize("family", SPECIAL)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_official_templates_and_tokenizers_give_the_same_ids(official: Path, family: str):
     templates = sorted((official / family).glob("*.jinja"))
     assert templates

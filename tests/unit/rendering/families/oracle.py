@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -146,11 +146,40 @@ SMUGGLED = (
 """Spellings of control tokens in a caller's text."""
 
 
-@cache
+_END, _BOS = "eos_token", "bos_token"
+NAMED: dict[str, tuple[tuple[str, str], ...]] = {
+    "qwen3": ((_END, "<|im_end|>"),),
+    "qwen3.5": ((_END, "<|im_end|>"),),
+    "smollm3": ((_END, "<|im_end|>"),),
+    "gpt-oss": ((_END, "<|return|>"), (_BOS, "<|startoftext|>")),
+    "llama3.1": ((_END, "<|eot_id|>"), (_BOS, "<|begin_of_text|>")),
+    "mistral-tekken": ((_END, "</s>"), (_BOS, "<s>")),
+    "gemma3": ((_END, "<end_of_turn>"), (_BOS, "<bos>")),
+    "gemma4": ((_END, "<turn|>"), (_BOS, "<bos>")),
+    "deepseek-v3.1": ((_BOS, "<｜begin▁of▁sentence｜>"), (_END, "<｜end▁of▁sentence｜>")),
+    "deepseek-v4": ((_BOS, "<｜begin▁of▁sentence｜>"), (_END, "<｜end▁of▁sentence｜>")),
+    "kimi-k2.5": ((_END, "<|im_end|>"), (_BOS, "[BOS]")),
+    "glm4.5": ((_END, "<|endoftext|>"),),
+    "glm5": ((_END, "<|endoftext|>"),),
+}
+"""By folder, the tokens that its `tokenizer_config.json` names."""
+
+
 def tokenizer_of(folder: Path, *named: tuple[str, str]) -> tuple[Tokenizer, tokenizers.Tokenizer]:
-    """Our tokenizer and the official one of a folder."""
-    source = (folder / "tokenizer.json").read_text(encoding="utf-8")
-    return from_json(source, named=dict(named)), tokenizers.Tokenizer.from_str(source)
+    """Our tokenizer and the official one of a folder; `named` stands for what is in `NAMED`."""
+    return _ours(folder, frozenset(named or NAMED.get(folder.name, ()))), official_tokenizer(folder)
+
+
+# Tests that read the same one follow each other (`tests/plugins/together.py`), and some take a gigabyte.
+@lru_cache(maxsize=4)
+def _ours(folder: Path, named: frozenset[tuple[str, str]]) -> Tokenizer:
+    return from_json((folder / "tokenizer.json").read_text(encoding="utf-8"), named=dict(named))
+
+
+@lru_cache(maxsize=2)
+def official_tokenizer(folder: Path) -> tokenizers.Tokenizer:
+    """The tokenizer of a folder as its makers read it."""
+    return tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
 
 
 def native(family: str, tokenizer: Tokenizer) -> NativeRenderer:

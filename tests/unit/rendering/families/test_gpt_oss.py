@@ -91,7 +91,7 @@ EXCEPTIONS = {"calls"}
 
 @pytest.fixture(scope="module")
 def pair(official: Path):
-    return oracle.tokenizer_of(official / "gpt-oss", ("eos_token", END))
+    return oracle.tokenizer_of(official / "gpt-oss")
 
 
 def official_prompt(official: Path, request: ChatRequest, values: dict[str, Any]) -> str:

@@ -92,7 +92,7 @@ def official_text(template: str, request: ChatRequest, **values: Any) -> str:
 
 @pytest.fixture(scope="module")
 def pair(official: Path):
-    return oracle.tokenizer_of(official / "kimi-k2.5", ("eos_token", END))
+    return oracle.tokenizer_of(official / "kimi-k2.5")
 
 
 @pytest.mark.parametrize("title", CONVERSATIONS)

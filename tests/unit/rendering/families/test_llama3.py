@@ -46,7 +46,7 @@ CONVERSATIONS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def pair(official: Path):
-    return oracle.tokenizer_of(official / "llama3.1", ("eos_token", END))
+    return oracle.tokenizer_of(official / "llama3.1")
 
 
 def template_of(official: Path, family: str) -> str:
