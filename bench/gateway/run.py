@@ -203,7 +203,10 @@ def start_litellm(python: str, upstream: int, folder: Path) -> Running:
             ),
             stdout=log,
             stderr=log,
-            env={**os.environ, "LITELLM_LOG": "ERROR"},
+            env={
+                **{name: one for name, one in os.environ.items() if name != "DATABASE_URL"},
+                "LITELLM_LOG": "ERROR",
+            },
         )
     return Running("LiteLLM proxy", port, process)
 
