@@ -67,7 +67,7 @@ class Api:
 
     async def alive(self) -> None:
         """The server still answers a plain request."""
-        answer = await self.complete(prompt="The capital of France is", max_tokens=2, temperature=0)
+        answer = await self.complete(prompt="The capital of France is", max_tokens=1, temperature=0)
         assert answer["choices"][0]["text"].strip()
 
 

@@ -279,7 +279,7 @@ async def gateway(
     handler = MessageHandler(writer)
     try:
         with _logging_to(handler):
-            async with httpx.AsyncClient(base_url=base_url, timeout=20, verify=False) as client:  # noqa: S501 - plain HTTP
+            async with httpx.AsyncClient(base_url=base_url, timeout=20, verify=False) as client:
                 yield Gateway(
                     made, port, opened, authority.limits, admission, authority, built, http, log_path, client
                 )

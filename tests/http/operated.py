@@ -119,7 +119,7 @@ async def operated(
     await http.start([listening])
     port = listening.getsockname()[1]
     try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20, verify=False) as client:
             yield Operated(port, store, admission, log_path, client)
     finally:
         await http.drain(0)

@@ -79,7 +79,12 @@ def complete(server: RunningServer, **body) -> httpx.Response:
         "temperature": 0,
         **body,
     }
-    return httpx.post(f"{server.base_url}/v1/completions", json=content, timeout=60)
+    return httpx.post(f"{server.base_url}/v1/completions", json=content, timeout=60, verify=False)
+
+
+def streamed(server: RunningServer, body: dict):
+    """The answer to a completion, as it comes."""
+    return httpx.stream("POST", f"{server.base_url}/v1/completions", json=body, timeout=60, verify=False)
 
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
@@ -89,7 +94,7 @@ def test_a_dead_engine_ends_its_requests_and_comes_back(gguf, tmp_path):
     with running(tmp_path) as server:
         (engine,) = named(server.process.pid, "onward.engines.llama")
         events = []
-        with httpx.stream("POST", f"{server.base_url}/v1/completions", json=LONG, timeout=60) as response:
+        with streamed(server, LONG) as response:
             assert response.status_code == 200
             for line in response.iter_lines():
                 if line:
@@ -104,7 +109,7 @@ def test_a_dead_engine_ends_its_requests_and_comes_back(gguf, tmp_path):
         server.wait_ready()
         assert complete(server).json()["choices"][0]["text"].strip()
         assert named(server.process.pid, "onward.engines.llama") != [engine]
-        assert httpx.get(f"{server.base_url}/healthz").status_code == 200
+        assert httpx.get(f"{server.base_url}/healthz", verify=False).status_code == 200
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -112,7 +117,7 @@ def test_sigterm_finishes_what_runs(gguf, tmp_path, workers: str):
     with running(tmp_path, "--workers", workers) as server:
         left = children(server.process.pid)
         lines = []
-        with httpx.stream("POST", f"{server.base_url}/v1/completions", json=LONG, timeout=60) as response:
+        with streamed(server, LONG) as response:
             for line in response.iter_lines():
                 lines.append(line)
                 if len(lines) == 3:
@@ -121,7 +126,7 @@ def test_sigterm_finishes_what_runs(gguf, tmp_path, workers: str):
         assert server.process.wait(30) == 0
         assert not any(alive(child) for child in left)
         with pytest.raises(httpx.ConnectError):
-            httpx.get(f"{server.base_url}/healthz")
+            httpx.get(f"{server.base_url}/healthz", verify=False)
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -131,7 +136,7 @@ def test_a_second_signal_ends_at_once(gguf, tmp_path, workers: str, signals):
         left = children(server.process.pid)
         endless = {**LONG, "max_tokens": 8000}
         lines = []
-        with httpx.stream("POST", f"{server.base_url}/v1/completions", json=endless, timeout=60) as response:
+        with streamed(server, endless) as response:
             for line in response.iter_lines():
                 if line:
                     lines.append(line.removeprefix("data: "))
@@ -183,7 +188,7 @@ def answers(server: RunningServer) -> bool:
 
 
 def counted(server: RunningServer) -> int:
-    text = httpx.get(f"{server.base_url}/metrics").text
+    text = httpx.get(f"{server.base_url}/metrics", verify=False).text
     line = f'onward_requests_total{{model="{MODEL}",status="200",surface="completions"}} '
     (value,) = [one.removeprefix(line) for one in text.splitlines() if one.startswith(line)]
     return int(float(value))
@@ -224,7 +229,7 @@ def test_signals_to_the_whole_group_are_for_the_supervisor(gguf, tmp_path):
     """What a service manager sends to every process does not cut what runs in a worker or an engine."""
     with running(tmp_path, "--workers", "2") as server:
         lines = []
-        with httpx.stream("POST", f"{server.base_url}/v1/completions", json=LONG, timeout=60) as response:
+        with streamed(server, LONG) as response:
             for line in response.iter_lines():
                 lines.append(line)
                 if len(lines) == 3:
@@ -252,7 +257,7 @@ def test_listening_to_others_needs_a_key(gguf, tmp_path):
         with running(tmp_path, "--host", EVERYWHERE, config=config) as server:
             assert complete(server).status_code == 401
             headers = {"authorization": "Bearer on-secret-of-a-test"}
-            assert httpx.get(f"{server.base_url}/v1/models", headers=headers).status_code == 200
+            assert httpx.get(f"{server.base_url}/v1/models", headers=headers, verify=False).status_code == 200
             assert server.stop() == 0
             assert "on-secret" not in server.log.read_text()
     finally:
