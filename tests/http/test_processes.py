@@ -175,7 +175,7 @@ def test_a_killed_worker_is_replaced_and_its_counts_stay(gguf, tmp_path):
         until(lambda: len(set(named(server.process.pid, "onward.wiring.worker")) - set(workers)) == 1)
         for _ in range(6):
             until(lambda: answers(server))
-        assert counted(server) >= 12
+        until(lambda: counted(server) >= 12)  # they are handed on a moment later
         assert server.stop() == 0
 
 
