@@ -1,14 +1,19 @@
 """Which tests follow each other, in one process where there are several.
 
-Those of a file do, for what its fixtures made. Those that read the same official tokenizer do too,
-whichever file they are of: reading one takes seconds. What takes longest begins first, so that no
-process ends long after the others.
+Those of a file do, for what its fixtures made. Those that talk to the same server or read the same
+official tokenizer do too, whichever file they are of: either takes seconds to make. What takes longest
+begins first, so that no process ends long after the others.
 """
 
 import re
 
 import pytest
 
+SERVERS = {
+    "server": r"tests/(?:clients/|faults/test_(?:inputs|output|scoring)|dialects/test_tokens_onward|project/test_documents)",
+    "two_mounts": "tests/dialects/test_tinker_(?:chat|completions|pages)",
+}
+"""By fixture of the whole session, the files of tests that use it."""
 READERS = re.compile(r"tests/(?:unit/rendering/(?:families/test_|test_official_)|laws/test_parse)")
 """Files of tests that read official tokenizers."""
 TOKENIZERS = {
@@ -37,6 +42,9 @@ LONG = (
 def company(nodeid):
     """What a test shares a process with: a name that all of them have."""
     path, _, test = nodeid.partition("::")
+    for server, files in SERVERS.items():
+        if re.match(files, path):
+            return server
     if READERS.match(path):
         said = f"{path.rpartition('/')[2].replace('_', '-')} {test.partition('[')[2]}"
         for name, spelled in TOKENIZERS.items():
