@@ -90,6 +90,12 @@ def streamed(server: RunningServer, body: dict):
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 
 
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    """A server keeps its store where it is started, and two of them cannot share one."""
+    monkeypatch.chdir(tmp_path)
+
+
 def test_a_dead_engine_ends_its_requests_and_comes_back(gguf, tmp_path):
     with running(tmp_path) as server:
         (engine,) = named(server.process.pid, "onward.engines.llama")

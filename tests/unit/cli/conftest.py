@@ -88,6 +88,12 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    """A server keeps its store where it is started, and two of them cannot share one."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
 def stand_in(monkeypatch):
     """A running stand-in; commands find it through the environment."""
