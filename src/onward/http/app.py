@@ -10,7 +10,7 @@ from onward.admission.keys import Key, Keys
 from onward.core.failure import Failure, FailureKind, excerpt
 from onward.core.ids import IdFactory
 from onward.dialects.schema import Auth, HeaderValue
-from onward.http.exchange import Disconnected, Exchange, Headers, dialect_headers, shutting_down
+from onward.http.exchange import Disconnected, Exchange, Headers, dialect_headers, shutting_down, went_wrong
 from onward.http.log import RequestLog
 from onward.http.metrics import Metrics
 from onward.http.record import Record
@@ -127,8 +127,7 @@ class App:
             exchange.record.failure = FailureKind.INTERNAL
             if exchange.answering:
                 return  # the answer is cut: an end would make it look whole
-            message = f"Something is wrong on our side. The log knows more under request {exchange.shown_id}."
-            await exchange.fail(Failure(FailureKind.INTERNAL, message))
+            await exchange.fail(went_wrong(exchange))
 
     async def _key(self, exchange: Exchange) -> Key | None:
         secret = None

@@ -196,6 +196,14 @@ def shutting_down() -> Failure:
     return Failure(FailureKind.ENGINE_FAILED, "The server is shutting down. Send the request again.")
 
 
+def went_wrong(exchange: Exchange) -> Failure:
+    """The failure of what is a fault of ours. The log has the reason."""
+    return Failure(
+        FailureKind.INTERNAL,
+        f"Something is wrong on our side. The log knows more under request {exchange.shown_id}.",
+    )
+
+
 def _too_large(limit: int) -> Failure:
     return Failure(
         FailureKind.BODY_TOO_LARGE, f"The request body is larger than {limit} bytes. Send a smaller one."

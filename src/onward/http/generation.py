@@ -17,7 +17,7 @@ from onward.dialects.schema import HeaderValue
 from onward.http.asked import CHAT, COMPLETIONS, LARGE_BODY, Answering, Asked, Surface, in_turn
 from onward.http.bill import Bill
 from onward.http.event_stream import EventStream
-from onward.http.exchange import Exchange, HeldBodies, shutting_down
+from onward.http.exchange import Exchange, HeldBodies, shutting_down, went_wrong
 from onward.http.limits import Limits
 from onward.http.served import Models, Target
 from onward.http.watch import Watch
@@ -148,10 +148,7 @@ class Generation:
                 if not stream.started:
                     raise
                 logger.exception("request_id=%s failed while it streamed", exchange.request_id)
-                failure = Failure(
-                    FailureKind.INTERNAL,
-                    f"Something is wrong on our side. The log knows more under request {exchange.shown_id}.",
-                )
+                failure = went_wrong(exchange)
             else:
                 return
             await bill.fail(failure)

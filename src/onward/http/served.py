@@ -12,7 +12,7 @@ from onward.dialects.schema import Dialect
 from onward.engines.protocol import EngineState, EngineStatus
 from onward.routing.catalog import Catalog, Model
 from onward.routing.checkpoints import Checkpoints, NoCheckpoints, resolve, unknown_checkpoint
-from onward.serve.model import Deployment, ProxiedModel, ServedModel
+from onward.serve.model import Deployment, ServedModel
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -112,15 +112,6 @@ class Models:
             f"{name}: {status.state}{': ' if status.detail else ''}{status.detail}"
             for name, status in self.status().items()
             if status.state is not EngineState.READY
-        ]
-
-    def proxied(self) -> list[ProxiedModel]:
-        """Every deployment of a provider."""
-        return [
-            one
-            for deployments in self._deployments.values()
-            for one in deployments
-            if isinstance(one, ProxiedModel)
         ]
 
 

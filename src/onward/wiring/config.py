@@ -332,7 +332,7 @@ def model_of_source(source: str) -> Model:
 
 def load(path: str | Path | None, overrides: Overrides | None = None) -> Config:
     """The checked configuration of a TOML file; without one, every default. Raises `ConfigError`."""
-    config, faults = _read(path, overrides or Overrides())
+    config, faults = _checked(path, overrides or Overrides())
     if faults:
         raise ConfigError(faults)
     for key in config.keys:
@@ -343,10 +343,14 @@ def load(path: str | Path | None, overrides: Overrides | None = None) -> Config:
 
 def check(path: str | Path | None, overrides: Overrides | None = None) -> list[str]:
     """Everything that is wrong with a config file, a line each; nothing is fetched or started."""
-    return _read(path, overrides or Overrides())[1]
+    try:
+        return _checked(path, overrides or Overrides())[1]
+    except ConfigError as error:
+        return error.faults
 
 
-def _read(path: str | Path | None, overrides: Overrides) -> tuple[Config, list[str]]:
+def read(path: str | Path | None, overrides: Overrides) -> tuple[Config, list[str]]:
+    """A config as it is written, and what its types rule out. Raises `ConfigError` where it is no TOML."""
     values: dict[str, Any] = {}
     folder = Path.cwd()
     if path is not None:
@@ -354,11 +358,11 @@ def _read(path: str | Path | None, overrides: Overrides) -> tuple[Config, list[s
         try:
             values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
-            return Config(), [f"{path}: cannot be read ({error.strerror or error})"]
+            raise ConfigError([f"{path}: cannot be read ({error.strerror or error})"]) from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            return Config(), [f"{path}: is not TOML ({error})"]
+            raise ConfigError([f"{path}: is not TOML ({error})"]) from None
         except RecursionError:
-            return Config(), [f"{path}: is nested too deeply"]
+            raise ConfigError([f"{path}: is nested too deeply"]) from None
     config, faults = config_read.read(Config, values)
     if overrides.model is not None:
         config.models = [model_of_source(overrides.model)]
@@ -369,4 +373,9 @@ def _read(path: str | Path | None, overrides: Overrides) -> tuple[Config, list[s
         if value is not None:
             setattr(config.server, name, value)
     config_check.settle_paths(config, folder)
+    return config, faults
+
+
+def _checked(path: str | Path | None, overrides: Overrides) -> tuple[Config, list[str]]:
+    config, faults = read(path, overrides)
     return config, faults + config_check.without_echoes(config_check.faults_of(config), faults)

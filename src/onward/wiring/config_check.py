@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 AVAILABLE_DIALECTS = tuple(DIALECTS)
 LATER_DIALECTS = ("prentis",)
 RESERVED_PATHS = ("/healthz", "/readyz", "/metrics", "/admin", "/openapi.json")
-NOT_YET = "is not available in this version; leave it out"
 _MODEL_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:/@+-]*[A-Za-z0-9])?")
 _MOUNT = re.compile(r"(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -137,7 +136,7 @@ def _dialects(config: "Config") -> Iterator[str]:
     for name, mount in config.dialects.items():
         path = f"dialects.{name}"
         if name in LATER_DIALECTS:
-            yield f"{path}: {NOT_YET}"
+            yield f"{path}: {gateway_check.NOT_YET}"
         elif name not in AVAILABLE_DIALECTS:
             yield f"{path}: is not a dialect{closest(name, [*AVAILABLE_DIALECTS, *LATER_DIALECTS])}"
         if not _MOUNT.fullmatch(mount):
@@ -174,7 +173,7 @@ def _model(model: "Model", path: str) -> Iterator[str]:
         except registry.UnknownFamilyError as error:
             yield f"{path}.renderer: {error}; or auto, or template"
     if model.content_filter:
-        yield f"{path}.content_filter: {NOT_YET}"
+        yield f"{path}.content_filter: {gateway_check.NOT_YET}"
     if model.checkpoints and not Path(model.checkpoints).is_dir():
         yield f"{path}.checkpoints: there is no folder {model.checkpoints}; make it, or name another"
     if model.default_max_tokens is not None and model.default_max_tokens > model.context_length:
@@ -202,7 +201,7 @@ def _deployment(config: "Config", deployment: "Deployment", path: str) -> Iterat
     elif deployment.model is not None:
         yield f"{path}.model: only goes with provider"
     if deployment.engine in {"vllm", "sglang"}:
-        yield f"{path}.engine: {deployment.engine} {NOT_YET}"
+        yield f"{path}.engine: {deployment.engine} {gateway_check.NOT_YET}"
         if not deployment.urls:
             yield f"{path}.urls: is missing"
     elif deployment.urls:

@@ -1,10 +1,9 @@
 """The store of a config for a command: opened beside a server that may be running, and closed again."""
 
-import tomllib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -12,7 +11,7 @@ from onward.admission.roster import Roster
 from onward.admission.store import Store
 from onward.core.clock import SystemClock
 from onward.wiring import config as settings
-from onward.wiring import config_check, config_read
+from onward.wiring import config_check
 from onward.wiring.authority import open_store
 from onward.wiring.directory import keys_of, tenants_of
 from onward.wiring.listen import ServeError
@@ -69,17 +68,7 @@ def read_config(path: str | None) -> settings.Config:
     """A config as far as a command needs it: secrets that only the server has in its environment may be
     missing. Raises `ConfigError`.
     """
-    values: dict[str, Any] = {}
-    folder = Path.cwd()
-    if path is not None:
-        folder = Path(path).resolve().parent
-        try:
-            values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
-            raise settings.ConfigError(settings.check(path)) from None
-    config, faults = config_read.read(settings.Config, values)
-    config.models = config.models or [settings.default_model()]
-    config_check.settle_paths(config, folder)
+    config, faults = settings.read(path, settings.Overrides())
     for fault in config_check.without_echoes(config_check.faults_of(config), faults):
         place = fault.partition(": ")[0]
         if place.startswith(_OURS) and not place.endswith("_env"):

@@ -33,10 +33,7 @@ class HttpSide:
         self._server = Server(self.built.app, self.built.limits, self.built.app.refuse)
 
     async def start(self, sockets: Sequence[socket.socket]) -> None:
-        """Accept connections. The engines may still be starting: requests say so then.
-
-        Raises `Failure` where the store is down.
-        """
+        """Accept connections. Engines may still be starting, or the store be down: requests say so then."""
         for engine in self._engines.values():
             engine.status()  # the first look connects
         await self._admission.start()

@@ -77,13 +77,7 @@ def tenant(known: KnownTenant) -> Json:
 def entry(one: Entry) -> Json:
     """An entry of the ledger, with every attempt."""
     return {
-        "request_id": one.request_id,
-        "client_request_id": one.label,
-        "key": one.key_name,
-        "key_id": one.key_id,
-        "tenant": one.tenant,
-        "model": one.model,
-        "surface": one.surface,
+        **_asked(one),
         "state": one.state.value,
         "held": amount(one.held),
         "charged": amount(one.charged),
@@ -111,13 +105,7 @@ def entry(one: Entry) -> Json:
 def running(one: Entry) -> Json:
     """A request that has not ended: what it holds, and what it used when that was last written down."""
     return {
-        "request_id": one.request_id,
-        "client_request_id": one.label,
-        "key": one.key_name,
-        "key_id": one.key_id,
-        "tenant": one.tenant,
-        "model": one.model,
-        "surface": one.surface,
+        **_asked(one),
         "since": stamp(one.at_ms),
         "held": amount(one.held),
         "usage": usage(one.usage),
@@ -174,6 +162,19 @@ def usage(used: Usage) -> Json:
         "completion_tokens": used.completion_tokens,
         "total_tokens": used.total_tokens,
         "cached_tokens": used.cached_tokens,
+    }
+
+
+def _asked(one: Entry) -> Json:
+    """Whose request an entry is, and for what."""
+    return {
+        "request_id": one.request_id,
+        "client_request_id": one.label,
+        "key": one.key_name,
+        "key_id": one.key_id,
+        "tenant": one.tenant,
+        "model": one.model,
+        "surface": one.surface,
     }
 
 

@@ -8,10 +8,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from onward.admission.books import Changes, Tally
-from onward.admission.ledger import State
 from onward.core.usage import Usage
+from onward.stores.rows import STATES
 
-STATES: Final = {State.HELD: 0, State.SETTLED: 1, State.RELEASED: 2, State.EXPIRED: 3}
 _NONE: Final = "{}"
 _NO_USAGE: Final = Usage()
 

@@ -1,20 +1,19 @@
 """Keys, tenants and what is paid in, in PostgreSQL. Each function runs within a transaction of its own."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import asyncpg
 
 from onward.admission.books import credited_after
-from onward.admission.keys import Key, Tenant, TenantStatus
+from onward.admission.keys import Key, Tenant
 from onward.admission.store import Directory, Money, StoredKey
 from onward.core.failure import invalid
 from onward.stores.postgres.database import Connection
+from onward.stores.rows import Row, stored_key, stored_tenant
 from onward.stores.statements import read_queries
 
 _Q: Final = read_queries(Path(__file__).parent / "queries" / "directory.sql")
-_Row = Sequence[Any]
 
 
 async def revision(connection: Connection) -> int:
@@ -148,34 +147,9 @@ async def credit(
     return Money(id=account, credited=credited, spent=spent, held=held)
 
 
-def _stored(row: _Row) -> StoredKey:
-    (key_id, name, sha256, tenant, models, monthly_cap, requests, tokens, concurrency, *rest) = row
-    prefix, created_ms, last_used_ms, revoked_ms = rest
-    return StoredKey(
-        key=Key(
-            id=key_id,
-            name=name,
-            sha256=sha256,
-            tenant=tenant,
-            models=None if models is None else frozenset[str](models),
-            monthly_cap=monthly_cap,
-            requests_per_minute=requests,
-            tokens_per_minute=tokens,
-            concurrency=concurrency,
-        ),
-        prefix=prefix,
-        created_ms=created_ms,
-        last_used_ms=last_used_ms,
-        revoked_ms=revoked_ms,
-    )
+def _stored(row: Row) -> StoredKey:
+    return stored_key(row, frozenset[str])
 
 
-def _tenant(row: _Row) -> Tenant:
-    name, status, prepaid, monthly_budget, agreements = row
-    return Tenant(
-        name=name,
-        status=TenantStatus(status),
-        prepaid=prepaid,
-        monthly_budget=monthly_budget,
-        agreements=frozenset[str](agreements),
-    )
+def _tenant(row: Row) -> Tenant:
+    return stored_tenant(row, frozenset[str])

@@ -1,21 +1,19 @@
 """What the ledger in PostgreSQL shows: entries, sums, accounts."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from onward.admission.ledger import Entry, State
+from onward.admission.ledger import State
 from onward.admission.store import EntryPage, EntryQuery, Money, UsageQuery, UsageRow
 from onward.core.attempt import Attempt
 from onward.core.failure import invalid
 from onward.core.usage import Usage
-from onward.stores.postgres.arguments import STATES
 from onward.stores.postgres.database import LONG_S, Connection
+from onward.stores.rows import STATES, Row, stored_attempt, stored_entry
 from onward.stores.statements import read_queries
 
 _Q: Final = read_queries(Path(__file__).parent / "queries" / "reading.sql")
-_STATES: Final = {number: state for state, number in STATES.items()}
 _MOST: Final = 2**62
 _CURSOR: Final = re.compile(r"([0-9]{1,18})_([0-9]{1,18})")
 """When an entry was admitted, and its position."""
@@ -27,12 +25,11 @@ _GROUPS: Final = {
     "day": "to_char(to_timestamp(e.at_ms / 1000), 'YYYY-MM-DD')",
     "month": "to_char(to_timestamp(e.at_ms / 1000), 'YYYY-MM')",
 }
-_Row = Sequence[Any]
 
 
 async def money(connection: Connection, accounts: list[str]) -> list[Money]:
     """Accounts as they are, in this order; zeros for those that do not exist."""
-    rows: list[_Row] = await connection.fetch(_Q["money"], accounts)
+    rows: list[Row] = await connection.fetch(_Q["money"], accounts)
     found = {account: (credited, spent, held) for account, credited, spent, held in rows}
     known = [(account, *found.get(account, (0, 0, 0))) for account in accounts]
     return [
@@ -53,7 +50,7 @@ async def entries(connection: Connection, query: EntryQuery) -> EntryPage:
         _time(query.before_ms, _MOST),
         query.limit + 1,
     )
-    rows: list[_Row] = []
+    rows: list[Row] = []
     # One view of both tables: what ends between two views would be in both, or in none.
     await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
     await _take_long(connection)
@@ -66,10 +63,10 @@ async def entries(connection: Connection, query: EntryQuery) -> EntryPage:
     shown = rows[: query.limit]
     attempts: dict[int, list[Attempt]] = {row[0]: [] for row in shown}
     for row in await connection.fetch(_Q["attempts"], list(attempts)):
-        attempts[row[0]].append(_attempt(row))
+        attempts[row[0]].append(stored_attempt(row[1:]))
     more = len(rows) > query.limit
     return EntryPage(
-        entries=[_entry(row, attempts[row[0]]) for row in shown],
+        entries=[stored_entry(row, attempts[row[0]]) for row in shown],
         cursor=f"{shown[-1][18]}_{shown[-1][0]}" if more else None,
     )
 
@@ -83,7 +80,7 @@ async def usage(connection: Connection, query: UsageQuery) -> list[UsageRow]:
         order = ", ".join(f"{column} NULLS FIRST" for column in columns)
         sql = sql.replace("SELECT", f"SELECT {names},", 1) + f" GROUP BY {names} ORDER BY {order}"
     await _take_long(connection)
-    rows: list[_Row] = await connection.fetch(
+    rows: list[Row] = await connection.fetch(
         sql,
         _time(query.from_ms, -_MOST),
         _time(query.before_ms, _MOST),
@@ -130,41 +127,3 @@ def _cursor(cursor: str | None) -> tuple[int, int]:
 
 def _time(at_ms: int | None, otherwise: int) -> int:
     return otherwise if at_ms is None else max(-_MOST, min(at_ms, _MOST))
-
-
-def _attempt(row: _Row) -> Attempt:
-    _, deployment, outcome, status, started_ms, first_ms, took_ms = row
-    return Attempt(
-        deployment=deployment,
-        outcome=outcome,
-        status=status,
-        started_ms=started_ms,
-        first_ms=first_ms,
-        took_ms=took_ms,
-    )
-
-
-def _entry(row: _Row, attempts: list[Attempt]) -> Entry:
-    (_, request_id, label, key_id, key_name, tenant, model, surface, config_version) = row[:9]
-    (state, held, charged, prompt, completion, cached, estimated, overdraft, outcome) = row[9:18]
-    at_ms, ended_ms = row[18:]
-    return Entry(
-        request_id=request_id,
-        label=label,
-        key_id=key_id,
-        key_name=key_name,
-        tenant=tenant,
-        model=model,
-        surface=surface,
-        state=_STATES[state],
-        held=held,
-        charged=charged,
-        usage=Usage(prompt, completion, cached),
-        estimated=estimated,
-        overdraft=overdraft,
-        outcome=outcome,
-        attempts=tuple(attempts),
-        at_ms=at_ms,
-        ended_ms=ended_ms,
-        config_version=config_version,
-    )

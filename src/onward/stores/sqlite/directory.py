@@ -3,20 +3,20 @@
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from onward.admission.books import credited_after
-from onward.admission.keys import Key, Tenant, TenantStatus
+from onward.admission.keys import Key, Tenant
 from onward.admission.store import Directory, Money, StoredKey
 from onward.core.failure import invalid
+from onward.stores.rows import Row, stored_key, stored_tenant
 from onward.stores.sqlite.ledger import text_of
 from onward.stores.sqlite.reading import money
 from onward.stores.statements import read_queries
 
 _Q: Final = read_queries(Path(__file__).parent / "queries" / "directory.sql")
-_Row = tuple[Any, ...]
 _Names = frozenset[str]
 
 
@@ -41,7 +41,7 @@ def keys(connection: sqlite3.Connection, after: str | None, limit: int) -> list[
 
 def key(connection: sqlite3.Connection | sqlite3.Cursor, key_id: str) -> StoredKey | None:
     """See `Store`."""
-    row: _Row | None = connection.execute(_Q["key"], (key_id,)).fetchone()
+    row: Row | None = connection.execute(_Q["key"], (key_id,)).fetchone()
     return None if row is None else _stored(row)
 
 
@@ -165,34 +165,9 @@ def _read_names(text: str) -> _Names:
     return msgspec.json.decode(text, type=_Names)
 
 
-def _stored(row: _Row) -> StoredKey:
-    (key_id, name, sha256, tenant, models, monthly_cap, requests, tokens, concurrency, *rest) = row
-    prefix, created_ms, last_used_ms, revoked_ms = rest
-    return StoredKey(
-        key=Key(
-            id=key_id,
-            name=name,
-            sha256=sha256,
-            tenant=tenant,
-            models=None if models is None else _read_names(models),
-            monthly_cap=monthly_cap,
-            requests_per_minute=requests,
-            tokens_per_minute=tokens,
-            concurrency=concurrency,
-        ),
-        prefix=prefix,
-        created_ms=created_ms,
-        last_used_ms=last_used_ms,
-        revoked_ms=revoked_ms,
-    )
+def _stored(row: Row) -> StoredKey:
+    return stored_key(row, _read_names)
 
 
-def _tenant(row: _Row) -> Tenant:
-    name, status, prepaid, monthly_budget, agreements = row
-    return Tenant(
-        name=name,
-        status=TenantStatus(status),
-        prepaid=bool(prepaid),
-        monthly_budget=monthly_budget,
-        agreements=_read_names(agreements),
-    )
+def _tenant(row: Row) -> Tenant:
+    return stored_tenant(row, _read_names)

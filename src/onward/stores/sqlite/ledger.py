@@ -13,14 +13,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from onward.admission.books import Books, Changes, Ending, Hold, Tally, accounts_of, decide
-from onward.admission.ledger import Account, AccountKind, Expire, Operation, Reserve, Result, State
+from onward.admission.ledger import Account, AccountKind, Expire, Operation, Reserve, Result
 from onward.admission.store import Money
 from onward.core.usage import Usage
+from onward.stores.rows import STATES
 from onward.stores.sqlite.database import Database
 from onward.stores.statements import read_queries
 
 _Q: Final = read_queries(Path(__file__).parent / "queries" / "ledger.sql")
-STATES: Final = {State.HELD: 0, State.SETTLED: 1, State.RELEASED: 2, State.EXPIRED: 3}
 POSITIONS_PER_MS: Final = 4096
 """A position is at least the time times this, and larger than all before it."""
 _MOST_TALLIES: Final = 100_000

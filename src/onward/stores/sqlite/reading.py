@@ -3,19 +3,18 @@
 import json
 import sqlite3
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from onward.admission.ledger import Entry, State
 from onward.admission.store import EntryPage, EntryQuery, Money, UsageQuery, UsageRow
-from onward.core.attempt import Attempt
 from onward.core.failure import invalid
 from onward.core.money import NANO
 from onward.core.usage import Usage
-from onward.stores.sqlite.ledger import POSITIONS_PER_MS, STATES
+from onward.stores.rows import STATES, Row, stored_attempt, stored_entry
+from onward.stores.sqlite.ledger import POSITIONS_PER_MS
 from onward.stores.statements import read_queries
 
 _Q: Final = read_queries(Path(__file__).parent / "queries" / "reading.sql")
-_STATES: Final = {number: state for state, number in STATES.items()}
 _PAST_ALL: Final = 2**63 - 1
 _MOST_TIME: Final = 2**50
 """Milliseconds: times from outside are kept in a range that can be counted with."""
@@ -27,7 +26,6 @@ _GROUPS: Final = {
     "day": "strftime('%Y-%m-%d', e.at_ms / 1000, 'unixepoch')",
     "month": "strftime('%Y-%m', e.at_ms / 1000, 'unixepoch')",
 }
-_Row = tuple[Any, ...]
 
 
 def money(connection: sqlite3.Connection | sqlite3.Cursor, accounts: list[str]) -> list[Money]:
@@ -56,7 +54,7 @@ def entries(connection: sqlite3.Connection, query: EntryQuery) -> EntryPage:
         "before_ms": _time(query.before_ms),
         "limit": query.limit + 1,
     }
-    rows: list[_Row] = []
+    rows: list[Row] = []
     if query.state in {None, State.HELD}:
         rows += connection.execute(_Q["held_entries"], values)
     if query.state is not State.HELD:
@@ -128,39 +126,7 @@ def _first_position(from_ms: int | None) -> int:
     return 0 if from_ms is None else max(_time(from_ms) or 0, 0) * POSITIONS_PER_MS
 
 
-def _entry(connection: sqlite3.Connection, row: _Row) -> Entry:
-    (_, request_id, label, key_id, key_name, tenant, model, surface, config_version) = row[:9]
-    (state, held, charged, prompt, completion, cached, estimated, overdraft, outcome) = row[9:18]
-    at_ms, ended_ms, first, count = row[18:]
-    return Entry(
-        request_id=request_id,
-        label=label,
-        key_id=key_id,
-        key_name=key_name,
-        tenant=tenant,
-        model=model,
-        surface=surface,
-        state=_STATES[state],
-        held=held,
-        charged=charged,
-        usage=Usage(prompt, completion, cached),
-        estimated=bool(estimated),
-        overdraft=bool(overdraft),
-        outcome=outcome,
-        attempts=tuple(
-            Attempt(
-                deployment=deployment,
-                outcome=became,
-                status=status,
-                started_ms=started_ms,
-                first_ms=first_ms,
-                took_ms=took_ms,
-            )
-            for deployment, became, status, started_ms, first_ms, took_ms in connection.execute(
-                _Q["attempts_of"], (first, first + count)
-            )
-        ),
-        at_ms=at_ms,
-        ended_ms=ended_ms,
-        config_version=config_version,
-    )
+def _entry(connection: sqlite3.Connection, row: Row) -> Entry:
+    first, count = row[20:]
+    attempts = connection.execute(_Q["attempts_of"], (first, first + count))
+    return stored_entry(row, map(stored_attempt, attempts))
