@@ -10,6 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
+from onward.admission.idempotency import Binding
 from onward.core.attempt import Attempt
 from onward.core.usage import Usage
 
@@ -93,6 +94,8 @@ class Settle(msgspec.Struct, frozen=True, kw_only=True, tag="settle"):
     outcome: str = "ok"
     """``ok``, ``disconnected``, or the kind of failure after output."""
     attempts: tuple[Attempt, ...] = ()
+    binding: Binding | None = None
+    """Kept in the same transaction (P-8)."""
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True, tag="release"):

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import msgspec
 
+from onward.admission.idempotency import Claims
 from onward.admission.keys import Key, Tenant
 from onward.admission.ledger import Entry, Operation, Result, State
 from onward.core.usage import Usage
@@ -91,8 +92,8 @@ class Money(msgspec.Struct, frozen=True, kw_only=True):
     held: int
 
 
-class Store(Protocol):
-    """Keys, tenants and the ledger."""
+class Store(Claims, Protocol):
+    """Keys, tenants, the ledger, and the names of requests."""
 
     async def apply(self, operations: list[Operation]) -> list[Result]:
         """Write a batch in order; one result for each. All of it is durable on return.

@@ -75,7 +75,9 @@ TOKENS: Final = Dialect(
         Kind.UPSTREAM_RATE_LIMITED: ErrorRow(
             429, "rate_limit_error", "rate_limit_exceeded", passes_status=True
         ),
+        Kind.UPSTREAM_CONTENT_REJECTED: ErrorRow(400, _REQUEST, "invalid_request", passes_status=True),
         Kind.UPSTREAM_UNAVAILABLE: _UNREACHABLE,
+        Kind.PARTIAL_RESPONSE_TIMEOUT: _UNREACHABLE,
         Kind.UPSTREAM_TIMEOUT: _UNREACHABLE,
     },
     stream=Stream(usage=UsageWhen.ALWAYS),

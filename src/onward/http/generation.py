@@ -6,29 +6,25 @@ a caller has seen to its end stands in the ledger.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from onward.admission.gate import Gate
 from onward.core.clock import Clock
 from onward.core.failure import Failure, FailureKind
 from onward.core.usage import Usage
-from onward.dialects.schema import HeaderValue
-from onward.http.asked import CHAT, COMPLETIONS, LARGE_BODY, Answering, Asked, Surface, in_turn
+from onward.http.asked import CHAT, COMPLETIONS, LARGE_BODY, Asked, Surface, in_turn
 from onward.http.bill import Bill
 from onward.http.event_stream import EventStream
 from onward.http.exchange import Exchange, HeldBodies, shutting_down, went_wrong
 from onward.http.limits import Limits
 from onward.http.served import Models, Target
+from onward.http.tries import Tries
 from onward.http.watch import Watch
-from onward.routing.attempts import moves_on
 from onward.wire.body import check_body_headers, decode_body
 from onward.wire.errors import failure_event
 
 logger = logging.getLogger("onward")
-T = TypeVar("T")
-_PRIMARY: Final = b"primary"
-_FALLBACK: Final = b"fallback"
 
 
 async def read_body(exchange: Exchange, limits: Limits, held: HeldBodies) -> tuple[bytes, dict[str, Any]]:
@@ -73,7 +69,7 @@ class Generation:
         self._models = models
         self._limits = limits
         self._held = held
-        self._clock = clock
+        self._tries = Tries(clock)
         self._gate = gate
         self._assumed = assumed_max_tokens
 
@@ -112,7 +108,7 @@ class Generation:
             if asked.stream:
                 await self._stream(exchange, asked, bill, watch)
             else:
-                _, body = await self._first(exchange, asked, bill, lambda one: one.whole())
+                _, body = await self._tries.first(exchange, asked, bill, lambda one: one.whole())
                 await bill.settle(given=False)
                 await exchange.respond(200, body)
         except asyncio.CancelledError:
@@ -133,7 +129,7 @@ class Generation:
             exchange, silence_s=silence, comment=rule.keep_alive, buffer_bytes=buffer
         ) as stream:
             try:
-                answer, _ = await self._first(exchange, asked, bill, lambda one: one.stream(stream.put))
+                answer, _ = await self._tries.first(exchange, asked, bill, lambda one: one.stream(stream.put))
                 await bill.settle()
                 await stream.end(answer.end())
             except asyncio.CancelledError:
@@ -155,50 +151,6 @@ class Generation:
             # Ends with an error event, and without the mark of a whole one (1.8).
             exchange.record.failure = failure.kind
             await stream.end(failure_event(exchange.dialect, failure))
-
-    async def _first(
-        self,
-        exchange: Exchange,
-        asked: Asked,
-        bill: Bill,
-        use: Callable[[Answering], Awaitable[T]],
-    ) -> tuple[Answering, T]:
-        """Try the deployments in order; the first piece of output commits to one. Raises `Failure`."""
-        last = len(asked.deployments) - 1
-        for number, deployment in enumerate(asked.deployments):
-            answer = asked.answer(deployment, bill, int(self._clock.unix()))
-            exchange.record.usage = answer.usage
-            exchange.header_values[HeaderValue.PROVIDER_CLASS] = _FALLBACK if number else _PRIMARY
-            bill.begin(deployment.deployment, answer)
-            try:
-                result = await use(answer)
-            except Failure as failure:
-                bill.over(failure.kind.value)
-                if answer.first is not None or not moves_on(failure, exchange.dialect.passing.final):
-                    raise
-                if number == last:
-                    raise self._none_left(exchange, failure, last) from None
-            except asyncio.CancelledError:
-                bill.over("cut_off")
-                raise
-            except Exception:
-                bill.over(FailureKind.INTERNAL.value)
-                raise
-            else:
-                bill.over("ok")
-                return answer, result
-        raise AssertionError("a model has at least one deployment")
-
-    @staticmethod
-    def _none_left(exchange: Exchange, failure: Failure, others: int) -> Failure:
-        """What is said when every deployment failed: of the only one its own failure (K-7)."""
-        if not others:
-            return failure
-        joint = exchange.dialect.passing.joint_failure
-        if joint is not None:
-            return Failure(joint, "No provider of this model could answer. Try again later.")
-        failure.upstream_status = None
-        return failure
 
     def _cut_off(self, watch: Watch) -> Failure:
         if not watch.expired:

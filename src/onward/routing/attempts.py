@@ -13,6 +13,7 @@ _MOVABLE: Final = frozenset(
         FailureKind.UPSTREAM_RATE_LIMITED,
         FailureKind.UPSTREAM_UNAVAILABLE,
         FailureKind.UPSTREAM_TIMEOUT,
+        FailureKind.UPSTREAM_CONTENT_REJECTED,
         FailureKind.INVALID_REQUEST,
         FailureKind.BODY_TOO_LARGE,
         FailureKind.CONTEXT_LENGTH_EXCEEDED,
