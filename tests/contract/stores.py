@@ -104,7 +104,18 @@ async def sqlite(folder: Path) -> AsyncIterator[Place]:
 POSTGRES = os.environ.get("ONWARD_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/postgres")
 SCHEMA = f"onward_test_{os.getpid()}_{secrets.token_hex(4)}"
 """Of this process. Its tests empty it, which takes a tenth of the time of making one."""
-_TABLES = ("accounts", "attempts", "credits", "entries", "held", "keys", "leases", "origins", "tenants")
+_TABLES = (
+    "accounts",
+    "attempts",
+    "claims",
+    "credits",
+    "entries",
+    "held",
+    "keys",
+    "leases",
+    "origins",
+    "tenants",
+)
 
 
 class PostgresPlace:

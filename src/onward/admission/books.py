@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from onward.admission.idempotency import Binding
 from onward.admission.ledger import (
     AccountKind,
     Done,
@@ -81,6 +82,8 @@ class Ending(msgspec.Struct, frozen=True, gc=False):
     outcome: str
     at_ms: int
     attempts: tuple[Attempt, ...]
+    binding: Binding | None = None
+    """The answer that its request's name gets."""
 
 
 class Changes(msgspec.Struct):
@@ -216,6 +219,7 @@ def _ending(hold: Hold, operation: Settle | Release) -> Ending:
             operation.outcome,
             operation.at_ms,
             operation.attempts,
+            operation.binding,
         )
     return Ending(
         hold,

@@ -64,6 +64,23 @@ class Conflict(msgspec.Struct, frozen=True, tag="conflict"):
 ClaimResult = Claimed | Running | Kept | Conflict
 
 
+def claim_result(
+    claim: Claim,
+    *,
+    path: str,
+    body_sha256: bytes,
+    request_id: str,
+    lease: str | None,
+    answer: KeptAnswer | None,
+) -> ClaimResult:
+    """What a claim gets, by what stands under its name once it was tried to be written there."""
+    if path != claim.path or body_sha256 != claim.body_sha256:
+        return Conflict()
+    if answer is not None:
+        return Kept(request_id, answer)
+    return Claimed() if request_id == claim.request_id else Running(request_id, lease or "")
+
+
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
     """What `Settle` writes beside the charge: the claim of its request gets this answer.
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from onward.admission.idempotency import Claim, ClaimResult
 from onward.admission.keys import Key, Tenant
 from onward.admission.ledger import Operation, Result
 from onward.admission.limits import Exceeded, GiveBack, Take
@@ -64,6 +65,9 @@ MONEY = Method("money", tuple[list[str]], list[Money])
 ENTRIES = Method("entries", tuple[EntryQuery], EntryPage)
 USAGE = Method("usage", tuple[UsageQuery], list[UsageRow])
 PRUNE = Method("prune", tuple[int], int)
+CLAIM = Method("claim", tuple[list[Claim]], list[ClaimResult])
+UNCLAIM = Method("unclaim", tuple[list[Claim]], None)
+FORGET_ANSWERS = Method("forget_answers", tuple[int], int)
 # Of `RateLimits`.
 TAKE = Method("take", tuple[list[Take]], list[Exceeded | None])
 GIVE_BACK = Method("give_back", tuple[list[GiveBack]], None)
@@ -89,6 +93,9 @@ STORE_METHODS: Final = (
     ENTRIES,
     USAGE,
     PRUNE,
+    CLAIM,
+    UNCLAIM,
+    FORGET_ANSWERS,
 )
 LIMIT_METHODS: Final = (TAKE, GIVE_BACK, RENEW_PLACES, DROP_LEASE)
 METHODS: Final = STORE_METHODS + LIMIT_METHODS

@@ -6,10 +6,12 @@ limits per host. Calls of one connection begin over there in the order in which 
 
 import asyncio
 import itertools
+from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
 
+from onward.admission.idempotency import Claim, ClaimResult
 from onward.admission.keys import Key, Tenant
 from onward.admission.ledger import Operation, Result
 from onward.admission.limits import Exceeded, GiveBack, Take
@@ -249,6 +251,15 @@ class RemoteStore:
 
     async def prune(self, attempts_before_ms: int) -> int:
         return await self._call(calls.PRUNE, attempts_before_ms)
+
+    async def claim(self, claims: list[Claim]) -> list[ClaimResult]:
+        return await self._call(calls.CLAIM, claims)
+
+    async def unclaim(self, claims: Sequence[Claim]) -> None:
+        await self._call(calls.UNCLAIM, claims)
+
+    async def forget_answers(self, before_ms: int) -> int:
+        return await self._call(calls.FORGET_ANSWERS, before_ms)
 
     async def close(self) -> None:
         """Nothing of its own is open."""

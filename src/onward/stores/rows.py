@@ -1,8 +1,12 @@
 """What a database's rows mean: every store that writes in SQL asks for the same columns, in this order."""
 
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+import msgspec
+
+from onward.admission.idempotency import Claim, ClaimResult, KeptAnswer, claim_result
 from onward.admission.keys import Key, Tenant, TenantStatus
 from onward.admission.ledger import Entry, State
 from onward.admission.store import StoredKey
@@ -15,6 +19,27 @@ Names = Callable[[Any], frozenset[str]]
 STATES: Final = {State.HELD: 0, State.SETTLED: 1, State.RELEASED: 2, State.EXPIRED: 3}
 """How a database writes where an entry is."""
 _BY_NUMBER: Final = {number: state for state, number in STATES.items()}
+
+
+_decode_answer: Final = msgspec.msgpack.Decoder(KeptAnswer).decode
+
+
+def answer_bytes(answer: KeptAnswer) -> bytes:
+    """A kept answer as a database has it. Events of a stream are much alike: pressed, little is left."""
+    return zlib.compress(msgspec.msgpack.encode(answer), level=1)
+
+
+def claimed(claim: Claim, row: Row) -> ClaimResult:
+    """What a claim gets, by the row under its name."""
+    path, body, request_id, lease, answer = row
+    return claim_result(
+        claim,
+        path=path,
+        body_sha256=body,
+        request_id=request_id,
+        lease=lease,
+        answer=None if answer is None else _decode_answer(zlib.decompress(answer)),
+    )
 
 
 def stored_key(row: Row, names: Names) -> StoredKey:

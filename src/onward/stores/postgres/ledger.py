@@ -25,10 +25,12 @@ from onward.admission.ledger import (
     Progress,
     Reserve,
     Result,
+    Settle,
 )
 from onward.core.usage import Usage
 from onward.stores.batch import GroupCommit
 from onward.stores.down import down
+from onward.stores.postgres import claims
 from onward.stores.postgres.arguments import arguments_of
 from onward.stores.postgres.database import Connection, Database
 from onward.stores.statements import read_queries
@@ -106,8 +108,8 @@ class Ledger:
         mine, opened, accounts = self._holds, set[str](), set[str]()
         holds: dict[str, Hold] = {}
         for operation in operations:
-            if isinstance(operation, Expire):
-                return None
+            if isinstance(operation, Expire) or (isinstance(operation, Settle) and operation.binding):
+                return None  # what else belongs to it is written in the same transaction
             name = operation.request_id
             if isinstance(operation, Reserve):
                 if name in mine or name in opened:
@@ -137,6 +139,10 @@ class Ledger:
                     basis, ended = await _load(connection, operations)
                     results, changes = decide(basis.books, operations, ended)
                     await _record_behind_locks(connection, basis, changes, origins)
+                    await claims.bind(connection, changes.ended)
+                    over = [one.lease for one in operations if isinstance(one, Expire)]
+                    if over:
+                        await claims.drop_leases(connection, over)
             except _Missing as missing:
                 if missing.accounts:
                     await connection.execute(_Q["add_accounts"], missing.accounts)

@@ -1,9 +1,11 @@
 """The durable store in PostgreSQL: for several gateways that share keys, money and limits."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from onward.admission.idempotency import Claim, ClaimResult
 from onward.admission.keys import Key, Tenant
 from onward.admission.ledger import Operation, Result
 from onward.admission.store import (
@@ -17,6 +19,7 @@ from onward.admission.store import (
 )
 from onward.core.failure import Failure
 from onward.stores.error import StoreError
+from onward.stores.postgres import claims as names
 from onward.stores.postgres import directory, reading
 from onward.stores.postgres.database import LONG_S, Connection, Database, Durability, Settings
 from onward.stores.postgres.ledger import Ledger
@@ -26,6 +29,7 @@ from onward.stores.statements import read_queries
 SCHEMA: Final = "onward"
 _Q: Final = read_queries(Path(__file__).parent / "queries" / "ledger.sql")
 _PRUNED_AT_ONCE: Final = 5000
+_FORGOTTEN_AT_ONCE: Final = 500
 _CLOSE_ENOUGH_MS: Final = 20
 """A look at the database's clock that took longer is made again, a few times."""
 _NOISE_MS: Final = 100
@@ -152,6 +156,22 @@ class PostgresStore:
             some = int(told.split()[-1])  # "DELETE 12"
             forgotten += some
             if some < _PRUNED_AT_ONCE:
+                return forgotten
+
+    async def claim(self, claims: list[Claim]) -> list[ClaimResult]:
+        return await self._database.read(lambda connection: names.claim(connection, claims))
+
+    async def unclaim(self, claims: Sequence[Claim]) -> None:
+        await self._database.read(lambda connection: names.unclaim(connection, claims))
+
+    async def forget_answers(self, before_ms: int) -> int:
+        forgotten = 0
+        while True:
+            some = await self._database.read(
+                lambda connection: names.forget(connection, before_ms, _FORGOTTEN_AT_ONCE)
+            )
+            forgotten += some
+            if some < _FORGOTTEN_AT_ONCE:
                 return forgotten
 
     async def close(self) -> None:

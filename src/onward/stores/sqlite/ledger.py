@@ -17,6 +17,7 @@ from onward.admission.ledger import Account, AccountKind, Expire, Operation, Res
 from onward.admission.store import Money
 from onward.core.usage import Usage
 from onward.stores.rows import STATES
+from onward.stores.sqlite import claims
 from onward.stores.sqlite.database import Database
 from onward.stores.statements import read_queries
 
@@ -78,6 +79,7 @@ class Ledger:
             cursor.execute(_Q["forget_leases"], (now_ms, text_of(sorted(keep))))
             _, changes = decide(self._books, [Expire(lease=lease, at_ms=now_ms) for lease in sorted(over)])
             self._record(cursor, changes)
+            claims.drop_leases(cursor, claims.running(cursor) - living)
             return len(changes.ended)
 
         return await self._careful(work)
@@ -152,6 +154,9 @@ class Ledger:
         self._meet(cursor, accounts_of(operations))
         results, changes = decide(self._books, operations, ended)
         self._record(cursor, changes)
+        for operation in operations:
+            if isinstance(operation, Expire):
+                claims.drop_leases(cursor, [operation.lease])
         return results
 
     def _read(self, cursor: sqlite3.Cursor) -> None:
@@ -208,6 +213,7 @@ class Ledger:
             cursor.executemany(_Q["hold"], held)
         if changes.ended:
             self._record_endings(cursor, changes.ended)
+            claims.bind(cursor, changes.ended)
             tallies = self._books.tallies
             cursor.executemany(
                 _Q["spend"], [(account, tallies[account].spent) for account in sorted(changes.charged())]

@@ -1,8 +1,10 @@
 """The durable store in one SQLite file: the default."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
+from typing import Final
 
+from onward.admission.idempotency import Claim, ClaimResult
 from onward.admission.keys import Key, Tenant
 from onward.admission.ledger import Operation, Result
 from onward.admission.store import (
@@ -14,9 +16,12 @@ from onward.admission.store import (
     UsageQuery,
     UsageRow,
 )
+from onward.stores.sqlite import claims as names
 from onward.stores.sqlite import directory, reading
 from onward.stores.sqlite.database import Database, Durability
 from onward.stores.sqlite.ledger import Ledger
+
+_FORGOTTEN_AT_ONCE: Final = 100
 
 
 class SqliteStore:
@@ -103,6 +108,22 @@ class SqliteStore:
 
     async def prune(self, attempts_before_ms: int) -> int:
         return await self._ledger.prune(attempts_before_ms)
+
+    async def claim(self, claims: list[Claim]) -> list[ClaimResult]:
+        return await self._database.write(lambda cursor: names.claim(cursor, claims))
+
+    async def unclaim(self, claims: Sequence[Claim]) -> None:
+        await self._database.write(lambda cursor: names.unclaim(cursor, claims))
+
+    async def forget_answers(self, before_ms: int) -> int:
+        forgotten = 0
+        while True:
+            some = await self._database.write(
+                lambda cursor: names.forget(cursor, before_ms, _FORGOTTEN_AT_ONCE)
+            )
+            forgotten += some
+            if some < _FORGOTTEN_AT_ONCE:
+                return forgotten
 
     async def close(self) -> None:
         await self._database.close()

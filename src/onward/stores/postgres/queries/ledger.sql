@@ -34,9 +34,9 @@ INSERT INTO leases (id, until_ms) VALUES ($1, $2)
 ON CONFLICT (id) DO UPDATE SET until_ms = greatest(leases.until_ms, excluded.until_ms);
 
 -- name: leases_over
--- Leases that ran out, or never were renewed, and hold something.
-SELECT DISTINCT h.lease
-FROM held AS h
+-- Leases that ran out, or never were renewed, and hold something: money, or the name of a request.
+SELECT h.lease
+FROM (SELECT lease FROM held UNION SELECT lease FROM claims WHERE lease IS NOT NULL) AS h
 WHERE
     h.lease <> ALL ($2::text[])
     AND NOT EXISTS (SELECT 1 FROM leases AS l WHERE l.id = h.lease AND l.until_ms >= $1)
