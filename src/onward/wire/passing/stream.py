@@ -9,7 +9,6 @@ Untouched, save: `model` is the name that the caller used; usage is an event of 
 before the end, for those to whom it is shown; what a provider says of an error stays with us.
 """
 
-import re
 from typing import Final
 
 import msgspec
@@ -30,16 +29,11 @@ from onward.wire.passing.events import (
 from onward.wire.passing.frame import Frame, learn
 from onward.wire.passing.members import members
 from onward.wire.passing.refusal import stream_error
+from onward.wire.passing.split import LINE_ENDS, LONGEST_BLANK, LONGEST_EVENT, event_end, last_end
 from onward.wire.passing.usage import likely_tokens, outside_ascii, read_usage
 from onward.wire.usage import usage_json as encoded_usage
 
-LONGEST_EVENT: Final = 1024 * 1024
-"""Bytes."""
 _DONE: Final = b"data: [DONE]\n\n"
-_BLANK_LINE: Final = re.compile(rb"(?>\r\n|\n|\r(?=[^\n])){2}", re.DOTALL)
-"""The end of an event. A carriage return that ends what has come may be half of a line end."""
-_LONGEST_BLANK: Final = 4
-_LINE_ENDS: Final = b"\r\n"
 _MOST_LEARNT: Final = 16
 """Frames that are learnt in vain before no more are."""
 _MOST_FRAMES: Final = 4
@@ -156,13 +150,13 @@ class StreamWatch:
             return b""
         pending = self._pending
         if pending:
-            looked = max(len(pending) - _LONGEST_BLANK, 0)
+            looked = max(len(pending) - LONGEST_BLANK, 0)
             pending += data
-            end = _last_end(pending, looked)
+            end = last_end(pending, looked)
             data = bytes(pending[:end])
             del pending[:end]
         else:
-            end = _last_end(data, 0)
+            end = last_end(data, 0)
             if end != len(data):
                 pending += data[end:]
                 data = data[:end]
@@ -179,7 +173,7 @@ class StreamWatch:
         rest = bytes(self._pending)
         self._pending.clear()
         if rest and not self.done and self.failure is None:
-            event = rest.rstrip(_LINE_ENDS)
+            event = rest.rstrip(LINE_ENDS)
             out = self._events(event + b"\n\n") if event else self._let_go(rest)
         if not self.finished and self.failure is None:
             self.failure = Failure(
@@ -215,7 +209,7 @@ class StreamWatch:
                     out.append(self._framed(frame, block[start:end], texts))
                     start = end
                     continue
-            end = _event_end(block, start)
+            end = event_end(block, start)
             out.append(self._any_event(block[start:end]))
             start = end
         return out[0] if len(out) == 1 else b"".join(out)
@@ -362,30 +356,3 @@ class StreamWatch:
             "The model's provider answered with something that is no stream of events. Send the request"
             " again.",
         )
-
-
-def _last_end(data: bytes | bytearray, looked: int) -> int:
-    """Where the last whole event ends; 0: there is none. None ends before `looked`."""
-    if data.find(b"\r", looked) < 0:
-        blank = data.rfind(b"\n\n", looked)
-        return blank + 2 if blank >= 0 else 0
-    end = 0
-    for match in _BLANK_LINE.finditer(data, looked):
-        end = match.end()
-    return end
-
-
-def _event_end(block: bytes, start: int) -> int:
-    """Where the event ends that begins at `start`, its blank line included; further blank lines are by
-    themselves.
-    """
-    end = start
-    while end < len(block) and block[end] in _LINE_ENDS:
-        end += 1
-    if end > start:
-        return end
-    end = block.find(b"\n\n", start)
-    if end >= 0 and block.find(b"\r", start, end) < 0:
-        return end + 2
-    match = _BLANK_LINE.search(block, start)
-    return match.end() if match else len(block)
