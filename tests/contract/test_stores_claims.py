@@ -7,18 +7,23 @@ import pytest
 from onward.admission.idempotency import Binding, Claim, Claimed, Conflict, Kept, KeptAnswer, Running
 from onward.admission.ledger import Expire
 from onward.admission.store import Store
-from tests.contract.stores import NOVEMBER, Place, apply, entry, release, reserve, settle
+from tests.contract import stores
+from tests.contract.stores import NOVEMBER, Place, apply, entry, release, settle
 
 ANSWER = KeptAnswer(
     status=200,
     headers=((b"content-type", b"text/event-stream"), (b"x-provider-class", b"primary")),
-    body=b"data: {}\n\n\x00\xff" * 1000,
+    body=b"data: {}\n\n\x00\xff" * 3,
 )
 
 
 def named(name: str = "n", request_id: str = "r", **fields) -> Claim:
     values = {"scope": "ci", "path": "/v1/completions", "body_sha256": b"\x00" * 32, "lease": "lease"}
     return Claim(name=name, request_id=request_id, **({"at_ms": NOVEMBER} | values | fields))
+
+
+def reserve(request_id: str, amount: int, **fields):
+    return stores.reserve(request_id, amount, (stores.KEY,), **fields)
 
 
 def bound(name: str = "n", scope: str = "ci") -> Binding:

@@ -15,6 +15,7 @@ import pytest
 import uvloop
 
 from onward.admission import ledger
+from onward.admission.idempotency import Binding, Claim, Claimed, Conflict, Kept, KeptAnswer, Running
 from onward.admission.keys import Key, Tenant
 from onward.admission.ledger import Account, AccountKind, Entry, State
 from onward.admission.store import (
@@ -87,11 +88,16 @@ def reserve(amount: int, request_id: str = "r") -> ledger.Reserve:
     )
 
 
+CLAIM = Claim(scope="k", name="n", path="/p", body_sha256=b"\xff", request_id="r", lease="l", at_ms=1)
+ANSWER = KeptAnswer(status=200, headers=((b"a", b"\xff"),), body=b"\x00\xff")
+BINDING = Binding(scope="k", name="n", answer=ANSWER)
+
 OPERATIONS: list[ledger.Operation] = [
     reserve(100),
     reserve(101),
     ledger.Progress(request_id="r", usage=Usage(1, 2, 0), charge=3),
     ledger.Settle(request_id="r", charge=5, usage=Usage(4, 5, 1), at_ms=6, attempts=(ATTEMPT, ATTEMPT)),
+    ledger.Settle(request_id="r", charge=5, usage=Usage(4, 5, 1), at_ms=6, binding=BINDING),
     ledger.Release(request_id="r", at_ms=6, outcome="engine_full", attempts=(ATTEMPT,)),
     ledger.Expire(lease="l", at_ms=7),
 ]
@@ -126,6 +132,9 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], Any]] = [
         [UsageRow(group={"model": "m", "day": None}, requests=1, usage=Usage(1), charged=2, estimated=0)],
     ),
     ("prune", (5,), {}, 6),
+    ("claim", ([CLAIM] * 4,), {}, [Claimed(), Running("r", "l"), Kept("r", ANSWER), Conflict()]),
+    ("unclaim", ([CLAIM],), {}, None),
+    ("forget_answers", (5,), {}, 7),
 ]
 
 
