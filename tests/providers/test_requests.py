@@ -7,7 +7,7 @@ from onward.providers.anthropic import AnthropicProvider
 from onward.providers.openai import OpenAiProvider
 from onward.providers.protocol import Protocols
 from tests.mock_provider import MockProvider
-from tests.providers.raw import JSON, KEY, OK, RawHost, ask, body_of, completion, fails, whole
+from tests.providers.raw import JSON, KEY, OK, RawHost, ask, body_of, fails, whole
 
 EMPTY = [OK + b"content-length: 0\r\n\r\n"]
 
@@ -125,15 +125,31 @@ async def test_no_log_holds_the_key(mock: MockProvider, client, caplog):
     assert KEY not in caplog.text
 
 
-async def test_anthropic_providers_are_in_the_catalog_and_send_nothing(mock: MockProvider):
-    provider = AnthropicProvider(
-        name="a", base_url=mock.base_url, api_key=KEY, connect_timeout_s=1, connections=3
-    )
+@pytest.mark.parametrize("version", [None, b"2029-01-01"])
+async def test_a_request_to_an_anthropic_provider_byte_for_byte(host: RawHost, version: bytes | None):
+    host.answer = EMPTY
+    provider = AnthropicProvider(name="a", base_url=await host.start(), api_key=KEY)
     assert (provider.protocol, provider.surfaces) == (Protocols.ANTHROPIC, {"messages"})
-    with pytest.raises(Exception, match="takes no requests of this kind"):
-        await provider.send("/messages", completion(), JSON)
+    own = [] if version is None else [(b"anthropic-version", version), (b"anthropic-beta", b"some-2026")]
+    assert await body_of(await provider.send("/messages", b"{}", [*JSON, *own])) == b""
+    named = b"anthropic-version: 2023-06-01\r\n" if version is None else b""
+    given = b"".join(b"%b: %b\r\n" % header for header in own)
+    assert host.requests == [
+        b"POST /v1/messages HTTP/1.1\r\n"
+        + f"host: 127.0.0.1:{host.port}\r\n".encode()
+        + b"accept-encoding: identity\r\n"
+        + f"user-agent: onward/{__version__}\r\n".encode()
+        + f"x-api-key: {KEY}\r\n".encode()
+        + named
+        + b"content-type: application/json\r\n"
+        + given
+        + b"content-length: 2\r\n\r\n{}"
+    ]
+    with pytest.raises(ValueError, match="header"):
+        await provider.send("/messages", b"{}", [(b"x-api-key", b"sk-other")])
+    assert provider.conceal(f"the key {KEY}") == "the key …"
     await provider.close()
-    assert (mock.connections, provider.status().open) == (0, 0)
+    assert provider.status().open == 0
 
 
 async def test_a_failure_is_a_sentence(client):

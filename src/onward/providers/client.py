@@ -24,6 +24,7 @@ _OURS = frozenset(
         b"trailer",
         b"transfer-encoding",
         b"upgrade",
+        b"x-api-key",
     }
 )
 """Headers that are set here or never sent."""

@@ -1,71 +1,12 @@
 """A provider that speaks OpenAI's API."""
 
-import ssl
-from collections.abc import Collection
-
-from onward import __version__
-from onward.providers.bounds import Bounds
-from onward.providers.client import Client
-from onward.providers.protocol import Answer, Protocols, ProviderStatus
+from onward.providers.protocol import Protocols
+from onward.providers.remote import RemoteProvider
 
 
-class OpenAiProvider:
+class OpenAiProvider(RemoteProvider):
     """Implements `Provider`. The key, where there is one, goes as a bearer token."""
 
     protocol = Protocols.OPENAI
-
-    def __init__(
-        self,
-        *,
-        name: str,
-        base_url: str,
-        api_key: str | None = None,
-        surfaces: Collection[str] = ("completions", "chat"),
-        connect_timeout_s: float = 5,
-        first_byte_timeout_s: float = 300,
-        idle_timeout_s: float = 60,
-        connections: int = 1000,
-        waiting: int = 1000,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        """`tls` stands in for a context that verifies by the system's authorities.
-
-        Raises ValueError for an address or a key that cannot be sent; the message repeats neither.
-        """
-        self.name = name
-        self.surfaces = frozenset(surfaces)
-        bounds = Bounds(
-            connect_s=connect_timeout_s,
-            first_byte_s=first_byte_timeout_s,
-            idle_s=idle_timeout_s,
-            connections=connections,
-            waiting=waiting,
-        )
-        self._key = api_key
-        self._client = Client(name, base_url, _headers(api_key), bounds, tls)
-
-    async def send(self, path: str, body: bytes, headers: list[tuple[bytes, bytes]]) -> Answer:
-        """See `Provider.send`."""
-        return await self._client.post(path, body, headers)
-
-    def conceal(self, text: str) -> str:
-        """See `Provider.conceal`."""
-        return text.replace(self._key, "…") if self._key else text
-
-    def status(self) -> ProviderStatus:
-        """See `Provider.status`."""
-        return self._client.status()
-
-    async def close(self) -> None:
-        """Close all connections; whoever waits for an answer is failed."""
-        await self._client.close()
-
-
-def _headers(api_key: str | None) -> list[tuple[bytes, bytes]]:
-    headers = [(b"user-agent", b"onward/" + __version__.encode("ascii"))]
-    if api_key:
-        try:
-            headers.append((b"authorization", b"Bearer " + api_key.encode("latin-1")))
-        except UnicodeEncodeError:
-            raise ValueError("the key of a provider holds characters that cannot be sent") from None
-    return headers
+    usual_surfaces = ("completions", "chat")
+    key_header = (b"authorization", b"Bearer ")
