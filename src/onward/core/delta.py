@@ -5,6 +5,8 @@ from enum import StrEnum
 
 import msgspec
 
+from onward.core.request import Thought
+
 
 class FinishReason(StrEnum):
     """Why a choice ended."""
@@ -71,6 +73,11 @@ class ChoiceDelta(msgspec.Struct, kw_only=True):
     """On the first delta of a choice only."""
     finish: FinishReason | None = None
     """Set exactly once, on the last delta of the choice."""
+    stop: str | None = None
+    """On the last delta of a choice that a stop string ended: which one."""
+    thoughts: list[Thought] | None = None
+    """Blocks of reasoning, signed or sealed, that end with this delta's `reasoning`. Their text is whole:
+    `reasoning` has brought it, piece by piece."""
     plain: PlainReply | None = None
     """On the last delta of a reply that turned out malformed: what an unstreamed answer says."""
 
@@ -84,6 +91,7 @@ class ChoiceDelta(msgspec.Struct, kw_only=True):
             or self.tool_calls
             or self.finish
             or self.prompt_token_ids is not None
+            or self.thoughts
         )
 
 
@@ -101,7 +109,7 @@ def settled(choice: ChoiceDelta) -> ChoiceDelta:
     if plain is None:
         return choice
     return msgspec.structs.replace(
-        choice, text=plain.text, reasoning="", tool_calls=[], finish=plain.finish, plain=None
+        choice, text=plain.text, reasoning="", tool_calls=[], thoughts=None, finish=plain.finish, plain=None
     )
 
 
@@ -120,6 +128,9 @@ def _joined(index: int, pieces: list[ChoiceDelta]) -> ChoiceDelta:
         if piece.finish is not None:
             whole.finish = piece.finish
             whole.plain = piece.plain
+            whole.stop = piece.stop
+        if piece.thoughts:
+            whole.thoughts = [*(whole.thoughts or ()), *piece.thoughts]
     return whole
 
 

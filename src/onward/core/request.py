@@ -17,6 +17,8 @@ class OutputOptions(msgspec.Struct, frozen=True, kw_only=True):
     """None: `unset_max_tokens`, or to the end of the model's context."""
     unset_max_tokens: int | None = None
     """The most tokens where the caller named no limit; never refused, only cut to the context."""
+    model_max_tokens: bool = False
+    """Whether the model's own default is the limit where the caller named none."""
     min_tokens: int = 0
     ignore_eos: bool = False
     n: int = 1
@@ -49,6 +51,8 @@ class ImagePart(msgspec.Struct, frozen=True):
 
     url: str
     detail: str | None = None
+    path: str | None = None
+    """What messages call it; None: its place in `messages`."""
 
 
 class TokensPart(msgspec.Struct, frozen=True):
@@ -91,6 +95,16 @@ class ToolCall(msgspec.Struct, frozen=True):
     """JSON as the caller sent it, which may be malformed."""
 
 
+class Thought(msgspec.Struct, frozen=True):
+    """A block of reasoning that whoever made it signed, or sealed: to be sent back to it as it is."""
+
+    text: str = ""
+    signature: str = ""
+    """Opaque; "" where it is not signed."""
+    sealed: str | None = None
+    """Reasoning that nobody but its maker can read, opaque too; `text` and `signature` are empty then."""
+
+
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     """One message of a conversation."""
 
@@ -101,6 +115,23 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     tool_calls: list[ToolCall] = []
     tool_call_id: str | None = None
     name: str | None = None
+    thoughts: list[Thought] = []
+    """An assistant's reasoning block by block, where it came so; `reasoning` is all its readable text."""
+    is_error: bool = False
+    """Of a tool's message: whether the call failed."""
+
+
+class Thinking(msgspec.Struct, frozen=True, kw_only=True):
+    """A wish for more reasoning or less, which a model follows as far as it can."""
+
+    on: bool | None = None
+    """None: as the model has it."""
+    budget: int | None = None
+    """The most tokens of reasoning."""
+    effort: str | None = None
+    """low, medium, high, xhigh or max."""
+    shown: bool = True
+    """Whether the text of the reasoning is answered too."""
 
 
 class ChatRequest(OutputOptions, frozen=True, kw_only=True):
@@ -111,6 +142,8 @@ class ChatRequest(OutputOptions, frozen=True, kw_only=True):
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool = True
     reasoning_effort: str | float | bool | None = None
+    thinking: Thinking | None = None
+    """Instead of `reasoning_effort`, which a model that does not take it refuses."""
     separate_reasoning: bool = True
     add_generation_prompt: bool = True
     continue_final_message: bool = False

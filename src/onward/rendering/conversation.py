@@ -69,7 +69,7 @@ def _texts(place: int, parts: list[TextPart | ImagePart]) -> list[str]:
     texts: list[str] = []
     for number, part in enumerate(parts):
         if isinstance(part, ImagePart):
-            raise no_images(f"messages[{place}].content[{number}]")
+            raise no_images(part.path or f"messages[{place}].content[{number}]")
         texts.append(part.text)
     return texts
 

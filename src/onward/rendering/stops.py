@@ -14,7 +14,7 @@ class StopMatcher:
     first counts.
     """
 
-    __slots__ = ("_depth", "_fail", "_first", "_next", "_state", "_whole")
+    __slots__ = ("_depth", "_fail", "_first", "_next", "_state", "_whole", "size")
 
     def __init__(self, stops: Iterable[str]) -> None:
         """ValueError if a stop is empty: it would match at once."""
@@ -26,6 +26,8 @@ class StopMatcher:
         self._first: Final = frozenset(self._next[0])
         self._fail: Final = self._links()
         self._state = 0
+        self.size = 0
+        """Code points of the stop that `push` found."""
 
     @property
     def held(self) -> int:
@@ -47,7 +49,7 @@ class StopMatcher:
                 state = fail[state]
             state = following[state].get(letter, 0)
             if whole[state] and (found is None or place - whole[state] < found):
-                found = place - whole[state]
+                found, self.size = place - whole[state], whole[state]
         self._state = state
         return found
 

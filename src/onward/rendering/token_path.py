@@ -65,6 +65,9 @@ class TokenPath:
         """A stop string is complete: nothing more is accepted, and the engine may be stopped."""
         self._ended = False
         self._finished = False
+        self._stops: Final = stops
+        self._stop: str | None = None
+        """The stop string that ended the text."""
 
     @property
     def is_empty(self) -> bool:
@@ -81,6 +84,8 @@ class TokenPath:
         if token.id in self._end_token_ids:
             self._ended = True
             self.end_token = token.id
+            if self._stops and (spelled := self._tokenizer.spelling(token.id)) in self._stops:
+                self._stop = spelled
             # The end token stands after the character that it cut short.
             self._append(decoder.flush())
             self._note(token, self._decoded)
@@ -122,6 +127,7 @@ class TokenPath:
         delta = self.take()
         stop = self.stopped or self._ended or why is EngineFinish.STOP_TOKEN
         delta.finish = FinishReason.STOP if stop else FinishReason.LENGTH
+        delta.stop = self._stop
         return delta
 
     def _held(self) -> int:
@@ -158,6 +164,8 @@ class TokenPath:
             return
         self.stopped = True
         end = before + at
+        begin = len(self._text) - (self._decoded - end)
+        self._stop = self._text[begin : begin + self._matcher.size] if self._matcher else None
         while self.spots and self.spots[-1][0] + len(self.spots[-1][1]) > end:
             end = min(end, self.spots.pop()[0])
         self._text = self._text[: len(self._text) - (self._decoded - end)]

@@ -107,7 +107,7 @@ def _turn(place: int, message: Message, *, developer: bool, images: bool) -> Tur
         parts = content
         for number, part in enumerate(parts):
             if isinstance(part, ImagePart):
-                param = f"messages[{place}].content[{number}]"
+                param = part.path or f"messages[{place}].content[{number}]"
                 if not images:
                     raise no_images(param)
                 if role != "user":
