@@ -96,6 +96,12 @@ class Behaviour:
     """Two calls, their deltas interleaved."""
     logprobs: bool = False
     broken_json: bool = False
+    redacted: bool = False
+    """Thinking that cannot be read (`/messages` alone, as are the next three)."""
+    pings: bool = False
+    """A ping behind each event."""
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
 
     # Usage
 
@@ -109,6 +115,8 @@ class Behaviour:
     """What there is so far, in every event."""
     cached: int = 0
     """Of the prompt's tokens."""
+    cache_creation: int = 0
+    """Of the prompt's tokens, written to the cache (`/messages` alone)."""
     counts: str | None = None
     """``900/70``: what it says instead of the true numbers."""
 
@@ -166,7 +174,7 @@ class Asked:
 
 def prompt_text(body: dict[str, Any]) -> str:
     """All text of a request that its author wrote."""
-    return " ".join(_texts(body.get("prompt"))) + " ".join(_texts(body.get("messages")))
+    return " ".join(text for name in ("prompt", "system", "messages") for text in _texts(body.get(name)))
 
 
 def _texts(value: Any) -> list[str]:
@@ -223,7 +231,7 @@ def usage_of(body: dict[str, Any], does: Behaviour) -> dict[str, Any]:
 # Bodies
 
 
-def refusal(asked: Asked) -> bytes:
+def refusal(asked: Asked, _: int) -> bytes:
     """The body of a status of 400 or more."""
     message = f"The key {SECRET} may not do this to model {asked.body.get('model')}."
     return json.dumps({"error": {"message": message, "type": "refused", "code": "no"}}).encode()

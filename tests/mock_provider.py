@@ -1,4 +1,5 @@
-"""A provider that can be told to behave badly: OpenAI's completions and chat, streamed and not.
+"""A provider that can be told to behave badly: OpenAI's completions and chat, Anthropic's messages, streamed
+and not.
 
 How it answers is said in the prompt (``[[cut=2]]``), or by `MockProvider.say` and `always`; the words are
 in `tests.mock_answers.Behaviour`. It runs in a thread of its own, so it serves tests in a loop,
@@ -25,7 +26,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from tests.mock_answers import PAGE, Asked, Behaviour, events, refusal, whole
+from tests import mock_answers, mock_messages
+from tests.mock_answers import PAGE, Asked, Behaviour
 
 __all__ = ["Behaviour", "MockProvider", "Seen"]
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
@@ -249,19 +251,22 @@ class _Connection(asyncio.Protocol):
         asked = Asked.read(seen.path, seen.json if seen.body else {}, base)
         does = asked.does
         key = self.provider.key
-        wrong = key is not None and seen.header("authorization") != f"Bearer {key}"
+        says = mock_messages if seen.path.endswith("/messages") else mock_answers
+        sent = seen.header("x-api-key") if says is mock_messages else seen.header("authorization")
+        wrong = key is not None and sent != (key if says is mock_messages else f"Bearer {key}")
         with suppress(_Gone):
             await self._before(does, hold=not asked.stream)
             if wrong:
-                await self._whole(seen, asked, 401, refusal(asked))
-            elif not seen.path.endswith("/completions"):
-                await self._whole(seen, asked, 404, refusal(asked))
+                await self._whole(seen, asked, 401, says.refusal(asked, 401))
+            elif not seen.path.endswith(("/completions", "/messages")):
+                await self._whole(seen, asked, 404, says.refusal(asked, 404))
             elif does.html or does.status != 200:
-                await self._whole(seen, asked, does.status, PAGE if does.html else refusal(asked))
+                body = PAGE if does.html else says.refusal(asked, does.status)
+                await self._whole(seen, asked, does.status, body)
             elif asked.stream:
-                await self._stream(seen, asked)
+                await self._stream(seen, asked, says.events(asked))
             else:
-                await self._whole(seen, asked, 200, whole(asked))
+                await self._whole(seen, asked, 200, says.whole(asked))
 
     async def _before(self, does: Behaviour, *, hold: bool) -> None:
         if does.never:
@@ -289,14 +294,13 @@ class _Connection(asyncio.Protocol):
             await self._for_ever()
         await self._finish(seen, head + body, does)
 
-    async def _stream(self, seen: Seen, asked: Asked) -> None:
+    async def _stream(self, seen: Seen, asked: Asked, made: list[bytes]) -> None:
         does = asked.does
         framing = [] if does.http10 else ["transfer-encoding: chunked"]
         head = self._head(does, 200, does.content_type or "text/event-stream; charset=utf-8", framing)
         await self._write(head, does)
         if does.silent:
             await self._for_ever()
-        made = events(asked)
         for n, event in enumerate(made):
             if does.hold == n:
                 await self.provider.gate()

@@ -184,3 +184,41 @@ async def test_who_leaves_is_noticed(mock: MockProvider):
     assert not mock.requests[0].gone
     writer.close()
     await mock.comes(lambda: mock.requests[0].gone)
+
+
+def messages(text: str, **more: object) -> dict:
+    return {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": text}], **more}
+
+
+def test_messages_whole(mock: MockProvider):
+    body = messages("a [[reasoning=2]] [[redacted]] [[cached=1]] [[cache_creation=2]]", system="b c")
+    answer = httpx.post(f"{mock.base_url}/messages", json=body, timeout=10, verify=False).json()
+    assert [block["type"] for block in answer["content"]] == ["thinking", "redacted_thinking", "text"]
+    assert answer["content"][2]["text"] == " w2 w3 w4"
+    assert answer["stop_reason"] == "end_turn"
+    counted = {"input_tokens": 7, "cache_creation_input_tokens": 2, "cache_read_input_tokens": 1}
+    assert answer["usage"] == counted | {"output_tokens": 5}
+    assert prompt_tokens(body) == 10
+
+
+def test_messages_streamed(mock: MockProvider):
+    body = messages("[[tools]] [[pings]]", stream=True)
+    text = httpx.post(f"{mock.base_url}/messages", json=body, timeout=10, verify=False).text
+    events = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
+    names = [line[7:] for line in text.splitlines() if line.startswith("event: ")]
+    assert names == [event["type"] for event in events]
+    assert [name for name in names if name != "ping"] == [
+        "message_start",
+        *["content_block_start", *["content_block_delta"] * 3, "content_block_stop"] * 2,
+        "message_delta",
+        "message_stop",
+    ]
+
+
+def test_messages_refused(mock: MockProvider):
+    mock.key = "sk-right"
+    url = f"{mock.base_url}/messages"
+    assert httpx.post(url, json=messages("a"), verify=False).json()["error"]["type"] == "authentication_error"
+    headers = {"x-api-key": "sk-right"}
+    answer = httpx.post(url, json=messages("[[status=529]]"), headers=headers, verify=False)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (529, "overloaded_error")
