@@ -58,7 +58,7 @@ price = { input = "0.10", cached_input = "0.02", output = "0.40" }
 ```
 
 - Unknown settings are faults, and so are settings that this version knows but cannot honour yet:
-  the engines `vllm` and `sglang`, the dialect `prentis`, `content_filter`, and an
+  the engines `vllm` and `sglang`, `content_filter`, and an
   `idempotency_hours` of your own. Nothing is ignored.
 - Amounts are decimal strings, such as `"0.40"`.
 - `[dialects]` names the APIs that are spoken, each with its base path; absent: `openai = "/v1"`.

@@ -6,6 +6,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from onward.core.delta import ChoiceDelta, FinishReason, TokenEntry, TokenSpelling, ToolCallDelta, fold
@@ -13,6 +14,7 @@ from onward.core.failure import Failure, FailureKind
 from onward.core.request import ChatRequest, CompletionRequest
 from onward.core.usage import Usage
 from onward.dialects import DIALECTS
+from onward.dialects.schema import Action
 from onward.wire.chat import ChatEncoder
 from onward.wire.completions import CompletionEncoder
 from onward.wire.requests import chat_request, completion_request
@@ -93,7 +95,11 @@ def transcript(dialect_name: str, case: str) -> bytes:
     """Unstreamed, streamed, and broken off after the first delta."""
     dialect = DIALECTS[dialect_name]
     surface, fields, deltas = CASES[case]
-    body = {"model": "org/model", **fields}
+    refused = {one.name for one in dialect.surfaces[surface].fields if one.action is Action.REJECT}
+    body = {"model": "org/model", **{name: value for name, value in fields.items() if name not in refused}}
+    usage = USAGE
+    if dialect.response.media_usage and surface == "chat":
+        usage = msgspec.structs.replace(USAGE, input_images=1)
     if body.pop("usage", False):
         body |= {"stream": True, "stream_options": {"include_usage": True}}
 
@@ -115,16 +121,16 @@ def transcript(dialect_name: str, case: str) -> bytes:
     return b"\n".join(
         [
             b"# unstreamed",
-            encoder().body(fold(deltas), USAGE),
+            encoder().body(fold(deltas), usage),
             b"\n# streamed",
-            b"".join(streamed.events(delta, USAGE) for delta in deltas) + streamed.end(USAGE),
+            b"".join(streamed.events(delta, usage) for delta in deltas) + streamed.end(usage),
             b"# broken off",
-            broken.events(deltas[0], USAGE) + broken.failure(failure),
+            broken.events(deltas[0], usage) + broken.failure(failure),
         ]
     )
 
 
-@pytest.mark.covers("O-1", "O-2", "O-3", "O-5", "TC-8", "TC-11", "TH-4", "TH-12", "TH-15")
+@pytest.mark.covers("O-1", "O-2", "O-3", "O-5", "TC-8", "TC-11", "TH-4", "TH-12", "TH-15", "P-6", "P-10")
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_bytes_are_those_that_were_agreed_on(dialect: str, case: str) -> None:

@@ -10,6 +10,8 @@ class Usage(msgspec.Struct):
     completion_tokens: int = 0
     """Everything sampled, seen or not: stop tokens, cut text and losing candidates too."""
     cached_tokens: int = 0
+    input_images: int = 0
+    """Images of the request, where its API tells of them; the ledger does not keep them."""
 
     @property
     def total_tokens(self) -> int:

@@ -3,9 +3,10 @@
 from typing import Final
 
 from onward.dialects.openai import OPENAI
+from onward.dialects.prentis import PRENTIS
 from onward.dialects.schema import Dialect
 from onward.dialects.tinker import TINKER
 from onward.dialects.tokens import TOKENS
 
-DIALECTS: Final[dict[str, Dialect]] = {dialect.name: dialect for dialect in (OPENAI, TINKER, TOKENS)}
+DIALECTS: Final[dict[str, Dialect]] = {dialect.name: dialect for dialect in (OPENAI, TINKER, TOKENS, PRENTIS)}
 """Every dialect by its name in the config."""

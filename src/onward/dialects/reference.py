@@ -12,8 +12,7 @@ def parse(dialect: Dialect, text: str) -> ModelReference:
     for pattern in _patterns(dialect):
         match = pattern.fullmatch(text)
         if match:
-            parts = match.groupdict()
-            return ModelReference(text, parts.get("base"), parts.get("checkpoint"), parts.get("account"))
+            return ModelReference(text, **{"base": None, **match.groupdict()})
     return ModelReference(text, text)
 
 

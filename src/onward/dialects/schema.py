@@ -156,6 +156,8 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     logprobs_keys: tuple[str, ...] = ("content", "refusal")
     """Keys of a chat's `logprobs`: `content` holds the tokens, any other is null."""
     error_keys: tuple[str, ...] = ("message", "type", "param", "code")
+    media_usage: bool = False
+    """Whether `usage` says how many images a request had (P-10)."""
     completion_id: str = "cmpl-"
     chat_id: str = "chatcmpl-"
 
@@ -173,6 +175,9 @@ class Passing(msgspec.Struct, frozen=True, kw_only=True):
     """What is said where none of a model's providers has the route (K-3)."""
     joint_failure: FailureKind | None = None
     """What is shown when several deployments failed; None: the last one's failure."""
+    members: frozenset[str] | None = None
+    """Top-level members of a provider's answers and events that pass, so that none names the provider
+    (P-5); `usage` is not among them: it is told as we count it. None: all pass, as they came."""
 
 
 class Auth(StrEnum):
@@ -202,7 +207,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """A form of model reference: a pattern over the whole of it.
 
-    Its named groups `base`, `checkpoint` and `account` are the parts that count.
+    Its named groups `base`, `checkpoint`, `account` and `deployment` are the parts that count. A form with
+    both `base` and `deployment` is a model if there is one of that name, else a deployment.
     """
 
     pattern: str

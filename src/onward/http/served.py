@@ -37,9 +37,15 @@ class Models:
         self._checkpoints = checkpoints or NoCheckpoints()
         self._by_name: dict[tuple[Dialect, str], Target] = {}
         """Models under their own names, as they were asked for: no more than dialects times names."""
+        self._by_deployment = {
+            one.deployment: Target(catalog.by_id(model), [one])
+            for model, several in deployments.items()
+            for one in several
+        }
 
     async def target(self, dialect: Dialect, reference: str | None, key: Key | None) -> Target:
-        """The model of a reference, with the checkpoint that it names (TC-1). Raises `Failure`.
+        """The model of a reference, with the checkpoint (TC-1) or the deployment (P-5) that it names. Raises
+        `Failure`.
 
         None: the first model that the key may use.
         """
@@ -49,6 +55,10 @@ class Models:
                 return known
             parsed = parse(dialect, reference)
             seen = self._catalog if key is None or key.models is None else Catalog(self.visible(key))
+            if parsed.account is not None and (key is None or parsed.account != key.tenant):
+                raise seen.unknown(reference)
+            if parsed.deployment is not None and self._catalog.named(parsed.base) is None:
+                return self._deployment(dialect, parsed.deployment, key, seen.unknown(reference))
             try:
                 base = seen.find_base(parsed) if parsed.checkpoint else seen.find(parsed)
             except Failure as unknown:
@@ -80,9 +90,19 @@ class Models:
                 return one
         raise not_ours(target.model.id)
 
+    def _deployment(self, dialect: Dialect, name: str, key: Key | None, unknown: Failure) -> Target:
+        """The one deployment of a name, as if its model had no other (P-5). Raises `unknown`."""
+        target = self._by_deployment.get(name)
+        if target is None or (key is not None and not key.allows(target.model.id)):
+            raise self._withheld(dialect, None if target is None else target.model, unknown, name)
+        return target
+
     @staticmethod
-    def _withheld(dialect: Dialect, model: Model | None, unknown: Failure) -> Failure:
+    def _withheld(
+        dialect: Dialect, model: Model | None, unknown: Failure, name: str | None = None
+    ) -> Failure:
         """What a caller is told of `model`, which its key does not cover; None: there is none such.
+        `name`: what the caller called it, where that is no name of the model.
 
         Where a dialect has the same row for both, nobody learns which of them it is.
         """
@@ -91,7 +111,7 @@ class Models:
             return unknown
         if dialect.errors[kind].looks_like(dialect.errors[FailureKind.UNKNOWN_MODEL]):
             return Failure(kind, unknown.message, param=unknown.param)
-        return not_allowed(model.id)
+        return not_allowed(name or model.id)
 
     def visible(self, key: Key | None) -> list[Model]:
         """What the caller may know of."""
@@ -105,6 +125,10 @@ class Models:
             for one in deployments
             if isinstance(one, ServedModel)
         }
+
+    def primaries(self) -> list[str]:
+        """The first deployment of each model."""
+        return [deployments[0].deployment for deployments in self._deployments.values()]
 
     def unready(self) -> list[str]:
         """Why requests cannot be answered yet, one line for each engine that is not up."""

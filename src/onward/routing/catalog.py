@@ -77,7 +77,7 @@ class Catalog:
         """The model of a reference to one alone. Raises `Failure` (UNKNOWN_MODEL)."""
         model = None if reference.checkpoint else self.find_base(reference)
         if model is None:
-            raise self._unknown(reference.text)
+            raise self.unknown(reference.text)
         return model
 
     def find_base(self, reference: ModelReference) -> Model | None:
@@ -86,7 +86,7 @@ class Catalog:
             return None
         model = self._by_name.get(reference.base)
         if model is None:
-            raise self._unknown(reference.text)
+            raise self.unknown(reference.text)
         return model
 
     def find_or_first(self, reference: ModelReference) -> Model:
@@ -95,7 +95,8 @@ class Catalog:
             return next(iter(self))
         return self.find(reference)
 
-    def _unknown(self, text: str) -> Failure:
+    def unknown(self, text: str) -> Failure:
+        """The failure of a name that none of these models has."""
         names = [f"'{excerpt(model.id)}'" for model in list(self)[:_NAMED_IN_A_MESSAGE]]
         more = len(self) - len(names)
         known = ", ".join(names) + (f" and {more} more: see /models" if more > 0 else "")

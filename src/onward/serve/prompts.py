@@ -111,6 +111,8 @@ def output_limit(served: ServedModel, request: OutputOptions, prompt_tokens: int
     limits = [limit for limit in (wanted, room) if limit is not None]
     if wanted is None and request.unset_max_tokens is not None:
         limits.append(request.unset_max_tokens)
+    if wanted is None and request.model_max_tokens and served.model.default_max_tokens is not None:
+        limits.append(served.model.default_max_tokens)
     limit = min(limits)
     if request.min_tokens > limit:
         unset = (
@@ -177,10 +179,11 @@ async def chat_prompt(served: ServedModel, request: ChatRequest, rendered: Rende
     if not rendered.images:
         return Prompt(rendered.ids)
     paths = {
-        id(part): f"messages[{place}].content[{number}]"
+        id(part): part.path or f"messages[{place}].content[{number}]"
         for place, message in enumerate(request.messages)
         if isinstance(message.content, list)
         for number, part in enumerate(message.content)
+        if isinstance(part, ImagePart)
     }
     sent = [SentImage(position, part, paths[id(part)]) for position, part in rendered.images]
     return await place_images(served, rendered.ids, sent, check_marks=False)

@@ -99,6 +99,7 @@ def _output(found: dict[str, Any]) -> dict[str, Any]:
         ),
         "max_tokens": get("max_tokens"),
         "unset_max_tokens": get("unset_max_tokens"),
+        "model_max_tokens": get("model_max_tokens", False),
         "min_tokens": get("min_tokens", 0),
         "ignore_eos": get("ignore_eos", False),
         "n": get("n", 1),

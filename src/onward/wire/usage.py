@@ -9,12 +9,15 @@ from onward.core.usage import Usage
 
 def usage_fields(usage: Usage) -> dict[str, Any]:
     """The `usage` object."""
-    return {
+    fields: dict[str, Any] = {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.total_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
     }
+    if usage.input_images:
+        fields["media"] = {"input_images": usage.input_images}
+    return fields
 
 
 def usage_json(usage: Usage) -> bytes:

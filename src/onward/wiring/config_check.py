@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from onward.wiring.config import Config, Deployment, Model
 
 AVAILABLE_DIALECTS = tuple(DIALECTS)
-LATER_DIALECTS = ("prentis",)
 RESERVED_PATHS = ("/healthz", "/readyz", "/metrics", "/admin", "/openapi.json")
 _MODEL_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:/@+-]*[A-Za-z0-9])?")
 _MOUNT = re.compile(r"(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
@@ -135,10 +134,8 @@ def _dialects(config: "Config") -> Iterator[str]:
     mounts: dict[str, str] = {}
     for name, mount in config.dialects.items():
         path = f"dialects.{name}"
-        if name in LATER_DIALECTS:
-            yield f"{path}: {gateway_check.NOT_YET}"
-        elif name not in AVAILABLE_DIALECTS:
-            yield f"{path}: is not a dialect{closest(name, [*AVAILABLE_DIALECTS, *LATER_DIALECTS])}"
+        if name not in AVAILABLE_DIALECTS:
+            yield f"{path}: is not a dialect{closest(name, [*AVAILABLE_DIALECTS])}"
         if not _MOUNT.fullmatch(mount):
             yield f'{path}: must be a path such as "/v1", with no slash at its end'
             continue

@@ -133,7 +133,10 @@ def test_every_fault_is_found_at_once(faults):
         ("[billing]\ncurrency = 'eur'", "billing.currency: must match"),
         ("[dialects]", "dialects: is empty"),
         ("[dialects]\nopnai = '/v1'", "dialects.opnai: is not a dialect; did you mean openai?"),
-        ("[dialects]\nopenai = '/v1'\nprentis = '/p'", "dialects.prentis: is not available"),
+        (
+            "[dialects]\nopenai = '/v1'\nprenti = '/p'",
+            "dialects.prenti: is not a dialect; did you mean prentis?",
+        ),
         ("[dialects]\nopenai = '/v1'\ntinker = '/v1/t'", "dialects.tinker: /v1/t and the /v1 of openai lie"),
         ("[dialects]\nopenai = '/'", "dialects.openai: must be a path"),
         ("[dialects]\nopenai = '/a/../b'", "dialects.openai: must be a path"),
