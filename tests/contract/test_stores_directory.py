@@ -5,7 +5,7 @@ import pytest
 from onward.admission.keys import Key, Tenant, TenantStatus, digest
 from onward.admission.store import Store, StoredKey
 from onward.core.failure import Failure, FailureKind
-from tests.contract.stores import NOVEMBER, Place
+from tests.contract.stores import NOVEMBER, Place, apply, release, reserve
 
 
 def key(name: str, **fields) -> Key:
@@ -143,3 +143,18 @@ async def test_the_revision_tells_of_every_change(place: Place, store: Store):
         await store.add_tenant(Tenant(name="acme"), 1)
     assert not await changed()
     assert len(set(seen)) == 6, "a revision never comes back"
+
+
+async def test_a_request_is_cancelled_until_it_ends(store: Store):
+    """Whoever runs it learns of it by the revision."""
+    await store.renew("lease", NOVEMBER * 2)
+    await apply(store, reserve("r", 1, ()), reserve("other", 1, ()))
+    before = await store.revision()
+    assert await store.cancel("r")
+    assert await store.revision() != before
+    assert (await store.directory()).cancelled == ["r"]
+    assert await store.cancel("r")
+    assert not await store.cancel("nothing")
+    await apply(store, release("r"))
+    assert (await store.directory()).cancelled == []
+    assert not await store.cancel("r")

@@ -61,6 +61,8 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """Of each choice."""
     lowerable: bool = False
     """Whether `max_tokens` may be lowered to what the balance carries (K-10)."""
+    config_version: str = ""
+    """Of the config by which it is answered."""
 
 
 def counts_money(key: Key | None, tenant: Tenant | None) -> bool:
@@ -84,6 +86,8 @@ class Grant(msgspec.Struct, kw_only=True, eq=False):
     at_ms: int
     marked_tokens: int = 0
     open: bool = True
+    cancel: Callable[[], None] | None = None
+    """Ends the request as CANCELLED; set by whoever runs it. Calling it again changes nothing."""
 
 
 class _Payer(msgspec.Struct, frozen=True, gc=False):
@@ -113,14 +117,12 @@ class Gate:
         lease: str,
         clock: Clock,
         currency: str = "USD",
-        config_version: str = "",
     ) -> None:
         self._write = write
         self._limits = limits
         self._lease = lease
         self._clock = clock
         self._currency = currency
-        self._version = config_version
         self._open: dict[str, Grant] = {}
         self._unsettled: dict[str, Settle | Release] = {}
         self._day = 0
@@ -133,6 +135,14 @@ class Gate:
     def running(self) -> Iterable[Grant]:
         """What is let in and has not ended."""
         return self._open.values()
+
+    def cancel(self, request_id: str) -> bool:
+        """End a request that runs here. False: it does not, or is about to end by itself."""
+        grant = self._open.get(request_id)
+        if grant is None or grant.cancel is None:
+            return False
+        grant.cancel()
+        return True
 
     async def admit(self, demand: Demand, usage: Usage) -> Grant:
         """Take a place and hold the worst cost. Raises RATE_LIMITED, INSUFFICIENT_BALANCE,
@@ -297,7 +307,7 @@ class Gate:
             amount=grant.held,
             accounts=accounts,
             label=demand.label,
-            config_version=self._version,
+            config_version=demand.config_version,
         )
 
     def _accounts(self, demand: Demand, at_ms: int) -> tuple[Account, ...]:

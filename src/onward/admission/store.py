@@ -22,6 +22,8 @@ class Directory(msgspec.Struct, frozen=True, kw_only=True):
     keys: list[Key]
     """Revoked ones are left out."""
     tenants: list[Tenant]
+    cancelled: list[str] = []
+    """IDs of requests that an operator has ended and that their processes have not ended yet."""
 
 
 class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +118,7 @@ class Store(Claims, Protocol):
         ...
 
     async def revision(self) -> int:
-        """A number that changes with every change of a key or tenant."""
+        """A number that changes with every change of a key or tenant, and with every cancelled request."""
         ...
 
     async def directory(self) -> Directory: ...
@@ -158,6 +160,10 @@ class Store(Claims, Protocol):
 
         Raises `Failure` (INVALID_REQUEST, param `amount`) where it would leave less than is spent and held.
         """
+        ...
+
+    async def cancel(self, request_id: str) -> bool:
+        """Note that a request is to end: its process reads that in the directory. False: it does not run."""
         ...
 
     async def money(self, account_ids: list[str]) -> list[Money]:

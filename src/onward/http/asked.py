@@ -9,7 +9,7 @@ import msgspec
 from onward.admission.gate import Demand, counts_money
 from onward.core.failure import Failure, FailureKind
 from onward.core.request import OutputOptions
-from onward.dialects.schema import UsageWhen
+from onward.dialects.schema import HeaderValue, UsageWhen
 from onward.http.bill import Bill
 from onward.http.exchange import Exchange
 from onward.http.proxied_answer import ProxiedAnswer
@@ -118,6 +118,7 @@ class Asked:
             choices=choices,
             max_tokens=most,
             lowerable=lowerable,
+            config_version=exchange.header_values.get(HeaderValue.CONFIG_VERSION, b"").decode(),
         )
 
     def answer(self, deployment: Deployment, bill: Bill, created: int) -> Answering:

@@ -103,7 +103,9 @@ class Generation:
                     raise failure from None
 
     async def _admitted(self, exchange: Exchange, asked: Asked, watch: Watch) -> None:
-        bill = Bill(self._gate, await self._gate.admit(asked.demand(), Usage()))
+        grant = await self._gate.admit(asked.demand(), Usage())
+        grant.cancel = watch.cancel
+        bill = Bill(self._gate, grant)
         try:
             if asked.stream:
                 await self._stream(exchange, asked, bill, watch)
@@ -153,6 +155,10 @@ class Generation:
             await stream.end(failure_event(exchange.dialect, failure))
 
     def _cut_off(self, watch: Watch) -> Failure:
+        if watch.cancelled:
+            return Failure(
+                FailureKind.CANCELLED, "The operator of the server cancelled this request. Ask there why."
+            )
         if not watch.expired:
             return shutting_down()
         return Failure(

@@ -35,7 +35,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     held_body_bytes: int = 256 * 1024 * 1024
     """Bodies being read at once in this process, together."""
     request_s: float = 600.0
-    """From the end of a request's body to the end of its answer."""
+    """From the beginning of a request to the end of its answer."""
     silence_s: float | None = None
     """Silence in a stream after which a comment is sent. None: as the dialect says."""
     stream_buffer_bytes: int = 64 * 1024

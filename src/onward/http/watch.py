@@ -1,6 +1,7 @@
-"""Ends a request's work when its caller goes away or its time is over."""
+"""Ends a request's work when its caller goes away, its time is over, or an operator wants it to end."""
 
 import asyncio
+import time
 from types import TracebackType
 from typing import Self
 
@@ -11,17 +12,25 @@ _ARM_AFTER_S = 0.05
 
 
 class Watch:
-    """Cancels the task that entered it. `gone` and `expired` say why, if it was this watch.
+    """Cancels the task that entered it. `gone`, `expired` or `cancelled` says why, if it was this watch.
 
-    The body must have been read: what `receive` gives next is the disconnect.
+    The body must have been read: what `receive` gives next is the disconnect. `limit_s` counts from the
+    beginning of the request.
     """
 
     def __init__(self, exchange: Exchange, limit_s: float) -> None:
         self._exchange = exchange
-        self._limit_s = limit_s
+        self._limit_s = max(0.0, limit_s - (time.monotonic() - exchange.record.started))
         self._watching: asyncio.Task[None] | None = None
         self.gone = False
         self.expired = False
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """End it for an operator."""
+        if not (self.gone or self.expired or self.cancelled):
+            self.cancelled = True
+            self._watched.cancel()
 
     def __enter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -37,7 +46,7 @@ class Watch:
         self._timer.cancel()
         if self._watching is not None:
             self._watching.cancel()
-        if kind is asyncio.CancelledError and (self.gone or self.expired):
+        if kind is asyncio.CancelledError and (self.gone or self.expired or self.cancelled):
             self._watched.uncancel()
 
     def _arm(self) -> None:
@@ -48,9 +57,11 @@ class Watch:
             async with asyncio.timeout(self._limit_s):
                 while (await self._exchange.receive())["type"] != "http.disconnect":
                     self._exchange.nudge()  # the caller sends no more: is it still there?
-            if self._exchange.answered:
+            if self._exchange.answered or self.cancelled:
                 return
             self.gone = True
         except TimeoutError:
+            if self.cancelled:
+                return
             self.expired = True
         self._watched.cancel()

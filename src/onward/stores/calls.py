@@ -61,6 +61,7 @@ TOUCH_KEYS = Method("touch_keys", tuple[dict[str, int]], None)
 ADD_TENANT = Method("add_tenant", tuple[Tenant, int], None)
 CHANGE_TENANT = Method("change_tenant", tuple[Tenant], bool)
 CREDIT = Method("credit", tuple[str, int, str, int, str | None], Money, keywords=("note", "at_ms", "once"))
+CANCEL = Method("cancel", tuple[str], bool)
 MONEY = Method("money", tuple[list[str]], list[Money])
 ENTRIES = Method("entries", tuple[EntryQuery], EntryPage)
 USAGE = Method("usage", tuple[UsageQuery], list[UsageRow])
@@ -89,6 +90,7 @@ STORE_METHODS: Final = (
     ADD_TENANT,
     CHANGE_TENANT,
     CREDIT,
+    CANCEL,
     MONEY,
     ENTRIES,
     USAGE,

@@ -240,6 +240,9 @@ class RemoteStore:
     ) -> Money:
         return await self._call(calls.CREDIT, tenant, amount, note, at_ms, once)
 
+    async def cancel(self, request_id: str) -> bool:
+        return await self._call(calls.CANCEL, request_id)
+
     async def money(self, account_ids: list[str]) -> list[Money]:
         return await self._call(calls.MONEY, account_ids)
 

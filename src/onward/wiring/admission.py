@@ -54,7 +54,6 @@ class Admission:
             lease=lease,
             clock=SystemClock(),
             currency=config.billing.currency,
-            config_version=config.version,
         )
         self._revision: int | None = None
         self._fresh_at = float("-inf")
@@ -112,6 +111,8 @@ class Admission:
         if await self._store.revision() != self._revision:
             directory = await self._store.directory()
             self._revision = directory.revision
+            for request_id in directory.cancelled:
+                self.gate.cancel(request_id)
             self.keys.replace(
                 [*directory.keys, *self._config_keys],
                 [*directory.tenants, *self._config_tenants],

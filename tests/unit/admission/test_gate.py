@@ -126,7 +126,6 @@ async def gate(ledger: Ledger, limits: Limits, clock: HeldClock) -> Gate:
         lease="lease",
         clock=clock,
         currency="EUR",
-        config_version="v7",
     )
 
 
@@ -141,6 +140,7 @@ def demand(**fields) -> Demand:
         "prompt_tokens": 10,
         "choices": 1,
         "max_tokens": 20,
+        "config_version": "v7",
     }
     return Demand(**(values | fields))
 

@@ -122,6 +122,7 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], Any]] = [
     ("touch_keys", ({"k": 5},), {}, None),
     ("add_tenant", (TENANT, 5), {}, None),
     ("change_tenant", (TENANT,), {}, True),
+    ("cancel", ("r",), {}, True),
     ("credit", ("t", -5), {"note": "n", "at_ms": 5, "once": None}, MONEY),
     ("money", (["balance:t", "x"],), {}, [MONEY]),
     ("entries", (EntryQuery(state=State.HELD, cursor="c"),), {}, EntryPage(entries=[ENTRY], cursor="d")),

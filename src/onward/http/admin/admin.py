@@ -76,7 +76,7 @@ class Admin:
         self._token = token
         keys = KeyEndpoints(roster, held, changed)
         tenants = TenantEndpoints(roster, held, changed)
-        ledger = LedgerEndpoints(store, gate, roster)
+        ledger = LedgerEndpoints(store, gate, roster, held)
         state = StateEndpoints(models, config)
         self.endpoints: dict[tuple[str, str], Endpoint] = {
             ("GET", "/keys"): keys.list,
@@ -93,6 +93,7 @@ class Admin:
             ("GET", "/ledger"): ledger.entries,
             ("GET", "/usage"): ledger.usage,
             ("GET", "/requests"): ledger.running,
+            ("DELETE", "/requests/{request_id}"): ledger.cancel,
             ("GET", "/models"): state.models,
             ("GET", "/deployments"): state.deployments,
             ("GET", "/config"): state.config,

@@ -10,11 +10,11 @@ from onward.admission.gate import Gate
 from onward.admission.ledger import State
 from onward.admission.roster import Roster
 from onward.admission.store import EntryQuery, Store, UsageQuery, UsageRow
-from onward.core.failure import Failure, FailureKind, invalid
+from onward.core.failure import Failure, FailureKind, excerpt, invalid
 from onward.http.admin import shown
-from onward.http.admin.answers import NOT_KEPT, answer_page
+from onward.http.admin.answers import NOT_KEPT, answer, answer_page, read_nothing
 from onward.http.admin.asking import groups_of, limit_of, read_query, state_of, time_of
-from onward.http.exchange import Exchange
+from onward.http.exchange import Exchange, HeldBodies
 
 _CSV = (b"content-type", b"text/csv; charset=utf-8")
 _Place = tuple[tuple[bool, str], ...]
@@ -23,8 +23,9 @@ _Place = tuple[tuple[bool, str], ...]
 class LedgerEndpoints:
     """`store` None: nothing was written down, and only what runs in this process is known."""
 
-    def __init__(self, store: Store | None, gate: Gate, roster: Roster) -> None:
+    def __init__(self, store: Store | None, gate: Gate, roster: Roster, held: HeldBodies) -> None:
         self._store = store
+        self._held = held
         self._gate = gate
         self._roster = roster
 
@@ -88,6 +89,20 @@ class LedgerEndpoints:
             for one in page.entries
         ]
         await answer_page(exchange, data, page.cursor)
+
+    async def cancel(self, exchange: Exchange) -> None:
+        """End a request in flight, here at once, in another process or on another host within a second."""
+        read_query(exchange)
+        await read_nothing(exchange, self._held)
+        request_id = exchange.tail
+        here = self._gate.cancel(request_id)
+        if not here and (self._store is None or not await self._store.cancel(request_id)):
+            raise Failure(
+                FailureKind.UNKNOWN_ROUTE,
+                f"No request {excerpt(request_id)} is running. 'GET /admin/v1/requests' lists those that are,"
+                " with their request_id.",
+            )
+        await answer(exchange, {"request_id": request_id, "cancelled": True})
 
     async def _key_id(self, given: dict[str, str]) -> str | None:
         return await self._roster.key_id(given["key"]) if "key" in given else None

@@ -28,7 +28,16 @@ async def directory(connection: Connection) -> Directory:
         revision=number,
         keys=[_stored(row).key for row in await connection.fetch(_Q["living_keys"])],
         tenants=[_tenant(row) for row in await connection.fetch(_Q["tenants"])],
+        cancelled=[row[0] for row in await connection.fetch(_Q["cancelled"])],
     )
+
+
+async def cancel(connection: Connection, request_id: str) -> bool:
+    """See `Store`."""
+    if await connection.fetchval(_Q["cancel"], request_id) is None:
+        return False
+    await connection.execute(_Q["revise"])
+    return True
 
 
 async def keys(connection: Connection, after: str | None, limit: int) -> list[StoredKey]:

@@ -128,6 +128,9 @@ class PostgresStore:
             lambda connection: directory.credit(connection, tenant, amount, note=note, at_ms=at_ms, once=once)
         )
 
+    async def cancel(self, request_id: str) -> bool:
+        return await self._database.write(lambda connection: directory.cancel(connection, request_id))
+
     async def money(self, account_ids: list[str]) -> list[Money]:
         return await self._database.read(lambda connection: reading.money(connection, account_ids))
 

@@ -31,7 +31,17 @@ def directory(connection: sqlite3.Connection) -> Directory:
         revision=revision(connection),
         keys=[_stored(row).key for row in connection.execute(_Q["living_keys"])],
         tenants=[_tenant(row) for row in connection.execute(_Q["tenants"])],
+        cancelled=[row[0] for row in connection.execute(_Q["cancelled"])],
     )
+
+
+def cancel(cursor: sqlite3.Cursor, request_id: str) -> bool:
+    """See `Store`."""
+    cursor.execute(_Q["cancel"], (request_id,))
+    if not cursor.rowcount:
+        return False
+    cursor.execute(_Q["revise"])
+    return True
 
 
 def keys(connection: sqlite3.Connection, after: str | None, limit: int) -> list[StoredKey]:

@@ -97,6 +97,9 @@ class SqliteStore:
             lambda cursor: directory.credit(cursor, tenant, amount, note=note, at_ms=at_ms, once=once)
         )
 
+    async def cancel(self, request_id: str) -> bool:
+        return await self._database.write(lambda cursor: directory.cancel(cursor, request_id))
+
     async def money(self, account_ids: list[str]) -> list[Money]:
         return await self._database.read(lambda connection: reading.money(connection, account_ids))
 

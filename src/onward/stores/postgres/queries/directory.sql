@@ -1,9 +1,9 @@
 -- name: revision
--- A number that grows with every change of a key or tenant.
+-- A number that grows with every change of a key or tenant, and every cancelled request.
 SELECT value FROM counters WHERE name = 'revision';
 
 -- name: revise
--- A key or tenant has changed.
+-- A key or tenant has changed, or a request was cancelled.
 UPDATE counters SET value = value + 1 WHERE name = 'revision';
 
 -- name: living_keys
@@ -80,6 +80,14 @@ RETURNING name;
 -- Replace all but a tenant's name.
 UPDATE tenants SET status = $1, prepaid = $2, monthly_budget = $3, agreements = $4 WHERE name = $5
 RETURNING name;
+
+-- name: cancel
+-- A request that has not ended is to end.
+UPDATE held SET cancelled = true WHERE request_id = $1 RETURNING request_id;
+
+-- name: cancelled
+-- Requests that are to end and have not.
+SELECT request_id FROM held WHERE cancelled;
 
 -- name: open_account
 -- An account, if it is new.

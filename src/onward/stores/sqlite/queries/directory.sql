@@ -1,9 +1,9 @@
 -- name: revision
--- A number that grows with every change of a key or tenant.
+-- A number that grows with every change of a key or tenant, and every cancelled request.
 SELECT value FROM counters WHERE name = 'revision';
 
 -- name: revise
--- A key or tenant has changed.
+-- A key or tenant has changed, or a request was cancelled.
 UPDATE counters SET value = value + 1 WHERE name = 'revision';
 
 -- name: living_keys
@@ -69,6 +69,14 @@ ON CONFLICT (name) DO NOTHING;
 -- name: change_tenant
 -- Replace all but a tenant's name.
 UPDATE tenants SET status = ?, prepaid = ?, monthly_budget = ?, agreements = ? WHERE name = ?;
+
+-- name: cancel
+-- A request that has not ended is to end.
+UPDATE held SET cancelled = 1 WHERE position = (SELECT position FROM requests WHERE request_id = ?);
+
+-- name: cancelled
+-- Requests that are to end and have not.
+SELECT request_id FROM held WHERE cancelled;
 
 -- name: noted_credit
 -- Whether a tenant's balance was changed with this word.

@@ -1,0 +1,3 @@
+-- Requests that an operator has ended: whichever process runs one of them reads it here.
+ALTER TABLE held ADD COLUMN cancelled INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX cancelled_requests ON held (request_id) WHERE cancelled;
