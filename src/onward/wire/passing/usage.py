@@ -21,13 +21,13 @@ def read_usage(value: Any) -> Usage | None:
         return None
     fields = cast("dict[str, Any]", value)
     prompt, completion = fields.get("prompt_tokens"), fields.get("completion_tokens")
-    if not _is_count(prompt) or not _is_count(completion):
+    if not is_count(prompt) or not is_count(completion):
         return None
     details = fields.get("prompt_tokens_details")
     cached = cast("dict[str, Any]", details).get("cached_tokens") if type(details) is dict else None
     if cached is None:
         cached = fields.get("prompt_cache_hit_tokens")  # DeepSeek's own name for it
-    return Usage(prompt, completion, cached if _is_count(cached) and cached <= prompt else 0)
+    return Usage(prompt, completion, cached if is_count(cached) and cached <= prompt else 0)
 
 
 def likely_tokens(size: int, other: int) -> int:
@@ -41,5 +41,6 @@ def outside_ascii(data: bytes) -> int:
     return 0 if data.isascii() else len(data.translate(None, _ASCII))
 
 
-def _is_count(value: Any) -> TypeGuard[int]:
+def is_count(value: Any) -> TypeGuard[int]:
+    """Whether a value can be a number of tokens."""
     return type(value) is int and 0 <= value <= _MOST

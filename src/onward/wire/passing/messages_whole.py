@@ -1,0 +1,65 @@
+"""A provider's whole message on its way to the caller: read for usage, its model renamed."""
+
+from typing import Final
+
+import msgspec
+
+from onward.core.failure import Failure, FailureKind
+from onward.wire.passing.events import NoEvent
+from onward.wire.passing.members import members, spliced
+from onward.wire.passing.message_events import (
+    MessageEvent,
+    MessageUsage,
+    block_text,
+    items_of,
+    message_error,
+    read_message_event,
+)
+from onward.wire.passing.usage import likely_tokens, outside_ascii
+from onward.wire.passing.whole import WholeAnswer
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def read_whole_message(body: bytes, model: str) -> WholeAnswer:
+    """The message in the bytes of a body. As `read_whole`: all stays but the value of `model`, and it
+    raises `Failure` for what is no message.
+    """
+    message = whole_message(body)
+    text = "".join([block_text(block) for block in items_of(message.content)]).encode("utf-8", "replace")
+    reported = MessageUsage()
+    reported.hear(message.usage, final=True)
+    usage = reported.usage(some=bool(text))
+    likely = likely_tokens(len(text), outside_ascii(text))
+    reason = message.stop_reason
+    return WholeAnswer(
+        body if message.model == model else _renamed(body, model),
+        usage,
+        likely if usage is None else usage.completion_tokens,
+        [reason] if type(reason) is str else [],
+    )
+
+
+def whole_message(body: bytes) -> MessageEvent:
+    """The message that a body is. Raises `Failure` for an error in it, and for anything else."""
+    try:
+        message = read_message_event(body)
+    except NoEvent:
+        raise _no_answer() from None
+    if message.type == "error":
+        raise message_error(message.error)
+    if message.type != "message" or type(message.content) is not list:
+        raise _no_answer()
+    return message
+
+
+def _renamed(body: bytes, model: str) -> bytes:
+    new = _encode(model)
+    return spliced(body, [(one.value, one.end, new) for one in members(body) if one.name == "model"])
+
+
+def _no_answer() -> Failure:
+    return Failure(
+        FailureKind.UPSTREAM_UNAVAILABLE,
+        "The model's provider answered with something that is no answer. Send the request again.",
+    )
