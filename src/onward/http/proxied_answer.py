@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 
 from onward.core.failure import Failure
@@ -14,7 +14,7 @@ from onward.serve.model import ProxiedModel
 from onward.wire.passing.outgoing import Passed, outgoing
 from onward.wire.passing.refusal import refusal
 from onward.wire.passing.stream import StreamWatch
-from onward.wire.passing.whole import read_whole
+from onward.wire.passing.whole import read_whole, with_usage
 
 logger = logging.getLogger("onward")
 _LOGGED_TEXT = 2000
@@ -39,8 +39,13 @@ class ProxiedAnswer:
         show_usage: bool,
         done: bytes,
         record: Record,
+        members: Collection[str] | None = None,
+        input_images: int = 0,
     ) -> None:
-        """`max_tokens`: what the caller's limit is replaced by; None: it passes as it is."""
+        """`max_tokens`: what the caller's limit is replaced by; None: it passes as it is. `members` is
+        `Passing.members`; `input_images`: of the request, where its usage tells them.
+        """
+        self._members = members
         self._deployment = deployment
         self._path = path
         self._passed = passed
@@ -54,8 +59,9 @@ class ProxiedAnswer:
                 keep_usage=passed.continuous_usage,
                 choices=passed.prompts * passed.n,
                 done=done,
+                members=members,
             )
-        self.usage = Usage(prompt_tokens=passed.likely_prompt_tokens)
+        self.usage = Usage(prompt_tokens=passed.likely_prompt_tokens, input_images=input_images)
         self.estimated = True
         self.status: int | None = None
         self.first: float | None = None
@@ -98,7 +104,7 @@ class ProxiedAnswer:
         finally:
             answer.close()
         try:
-            found = read_whole(body, self._passed.model)
+            found = read_whole(body, self._passed.model, self._members)
         except Failure:
             self._log(body.decode("utf-8", "replace"))
             raise
@@ -106,7 +112,7 @@ class ProxiedAnswer:
         self._record.finish.extend(found.finish)
         self.usage.completion_tokens = found.completion_tokens
         self._reported(found.usage)
-        return found.body
+        return found.body if self._members is None else with_usage(found.body, self.usage)
 
     def _piece(self) -> None:
         self._record.piece()

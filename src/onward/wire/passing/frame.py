@@ -77,6 +77,8 @@ def learn(event: bytes, shown: bytes, text: str) -> Frame | None:
         shown_before, shown_after = before, shown[end:]
     elif shown.endswith(after):
         shown_before, shown_after = shown[: start + len(shown) - len(event)], after
+    elif (other := text_place(shown, text)) is not None:
+        shown_before, shown_after = shown[: other[0]], shown[other[1] :]
     else:
         return None
     return Frame(

@@ -4,6 +4,7 @@ The bytes are known to be valid JSON: nothing is checked here, and nothing is co
 """
 
 import re
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 import msgspec
@@ -75,6 +76,18 @@ def spliced(raw: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
         position = end
     pieces.append(raw[position:])
     return b"".join(pieces)
+
+
+def only(raw: bytes, names: Collection[str], model: bytes) -> bytes:
+    """The object with the members of these names alone, and `model`, encoded, as its model."""
+    kept = {
+        member.name: model if member.name == "model" else raw[member.value : member.end]
+        for member in members(raw)
+        if member.name in names
+    }
+    kept.setdefault("model", model)
+    made = b"{%b}" % b",".join([b'"%b":%b' % (name.encode(), value) for name, value in kept.items()])
+    return made.replace(b"\n", b" ")
 
 
 def _start(edit: tuple[int, int, bytes]) -> int:

@@ -64,6 +64,8 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the caller asked for usage in the stream."""
     continuous_usage: bool
     user: str | None
+    model_max_tokens: bool = False
+    """Whether the model's own default is the limit where the caller set none."""
 
     @property
     def max_tokens(self) -> int | None:
@@ -108,7 +110,7 @@ def read_passed(surface: Surface, body: dict[str, Any], raw: bytes) -> Passed:
         places=places,
         model=found["model"],
         stream=found["stream"],
-        n=found["n"],
+        n=found.get("n") or 1,
         best_of=found.get("best_of") or 1,
         limits=limits,
         prompts=prompts,
@@ -116,6 +118,7 @@ def read_passed(surface: Surface, body: dict[str, Any], raw: bytes) -> Passed:
         include_usage=options.get("include_usage", False),
         continuous_usage=options.get("continuous_usage_stats", False),
         user=found.get("user"),
+        model_max_tokens=found.get("model_max_tokens", False),
     )
 
 

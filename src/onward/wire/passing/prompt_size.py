@@ -20,6 +20,8 @@ _TOOLS: Final = 256
 """Tokens that tell a model that there are tools, and how to call them."""
 _IMAGE: Final = 8192
 _LIKELY_IMAGE: Final = 1024
+_IMAGES: Final = ("image_url", "input_image", "image")
+"""Types of parts."""
 _VIDEO: Final = 65_536
 _BYTES_PER_HEARD_TOKEN: Final = 32
 """Base64 of compressed speech; a lower bound."""
@@ -122,6 +124,18 @@ def chat_size(body: dict[str, Any]) -> PromptSize:
     return PromptSize(text, 0, overhead, likely)
 
 
+def image_count(body: dict[str, Any]) -> int:
+    """How many images the messages of a chat hold."""
+    messages = body.get("messages")
+    contents = [
+        cast("dict[str, Any]", message).get("content")
+        for message in (cast("list[Any]", messages) if type(messages) is list else ())
+        if type(message) is dict
+    ]
+    parts = [part for content in contents if type(content) is list for part in cast("list[Any]", content)]
+    return sum(type(part) is dict and cast("dict[str, Any]", part).get("type") in _IMAGES for part in parts)
+
+
 def _message_size(fields: dict[str, Any]) -> tuple[int, int, int]:
     """Bytes of text, tokens of all else at the most, and at a guess."""
     content = fields.get("content")
@@ -134,7 +148,7 @@ def _message_size(fields: dict[str, Any]) -> tuple[int, int, int]:
         said = part.get("text") if kind == "text" else None
         if type(said) is str:
             text += _bytes(said)
-        elif kind in ("image_url", "input_image", "image"):
+        elif kind in _IMAGES:
             most += _IMAGE
             likely += _LIKELY_IMAGE
         elif kind in ("video_url", "video"):

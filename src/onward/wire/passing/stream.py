@@ -9,6 +9,7 @@ Untouched, save: `model` is the name that the caller used; usage is an event of 
 before the end, for those to whom it is shown; what a provider says of an error stays with us.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -27,7 +28,7 @@ from onward.wire.passing.events import (
     with_data,
 )
 from onward.wire.passing.frame import Frame, learn
-from onward.wire.passing.members import members
+from onward.wire.passing.members import members, only
 from onward.wire.passing.refusal import stream_error
 from onward.wire.passing.split import LINE_ENDS, LONGEST_BLANK, LONGEST_EVENT, event_end, last_end
 from onward.wire.passing.usage import likely_tokens, outside_ascii, read_usage
@@ -60,6 +61,7 @@ class StreamWatch:
         "_held_size",
         "_keep_usage",
         "_learnt",
+        "_members",
         "_model",
         "_model_field",
         "_model_json",
@@ -86,11 +88,14 @@ class StreamWatch:
         keep_usage: bool = False,
         choices: int = 1,
         done: bytes = _DONE,
+        members: Collection[str] | None = None,
     ) -> None:
         """`model` is the name that the caller used. `show_usage`: whether a usage event is due.
         `keep_usage`: whether events with choices may have usage too (the caller asked for that).
-        `choices`: how many the stream will have. `done`: the event that ends it for the caller.
+        `choices`: how many the stream will have. `done`: the event that ends it for the caller. `members`:
+        as of `Passing.members`: nothing else of an event goes on then, and usage is told as it is charged.
         """
+        self._members = members
         self._model = model
         self._model_json = _encode(model)
         self._model_field = b""
@@ -243,7 +248,7 @@ class StreamWatch:
         else:
             lines = read_lines(event)
             if not lines.data:
-                return self._let_go(event)
+                return self._let_go(event) if self._members is None else b""
             name, data = lines.name, lines.data
         if data.strip() == b"[DONE]":
             self.done = True
@@ -257,23 +262,31 @@ class StreamWatch:
         if not payload.choices:
             shown = self._changed(data, payload, null_usage=False)
             if reports:
-                if self._report(payload):
+                if self._report(payload) and self._members is None:
                     self._usage_event = b"data: %b\n\n" % shown.replace(b"\n", b" ")
+                return b""
+            if self._members is not None:
                 return b""
             return self._let_go(event if shown is data else with_data(event, shown))
         text = self._read_choices(payload)
         if reports and self._report(payload):
             self._usage_event = b""
-            self._usage_json = b"" if self._keep_usage else usage_json(data)
+            told = self._keep_usage or self._members is not None
+            self._usage_json = b"" if told else usage_json(data)
         shown = self._changed(data, payload, null_usage=reports and not self._keep_usage)
         self._head = data
-        passed = event if shown is data else with_data(event, shown)
+        if self._members is not None:
+            passed = b"data: %b\n\n" % shown
+        else:
+            passed = event if shown is data else with_data(event, shown)
         if text and not reports and self._learnt < _MOST_LEARNT:
             self._learn(event, passed, payload, text)
         return self._let_go(passed)
 
     def _changed(self, data: bytes, payload: Payload, *, null_usage: bool) -> bytes:
         """The JSON of an event under the caller's name for the model; `data` itself if nothing changes."""
+        if self._members is not None:
+            return only(data, self._members, self._model_json)
         renamed = payload.model is not None and payload.model != self._model
         if not renamed and not null_usage:
             return data

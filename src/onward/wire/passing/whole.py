@@ -1,15 +1,17 @@
 """A provider's unstreamed answer on its way to the caller: read for usage, its model renamed."""
 
-from typing import Final
+from collections.abc import Collection
+from typing import Any, Final
 
 import msgspec
 
 from onward.core.failure import Failure, FailureKind
 from onward.core.usage import Usage
 from onward.wire.passing.events import Choice, NoEvent, is_error, new_text, read_payload
-from onward.wire.passing.members import members, spliced, value_end, value_start
+from onward.wire.passing.members import members, only, spliced, value_end, value_start
 from onward.wire.passing.refusal import stream_error
 from onward.wire.passing.usage import likely_tokens, outside_ascii, read_usage
+from onward.wire.usage import usage_json
 
 _MODEL: Final = b'"model"'
 
@@ -30,10 +32,11 @@ class WholeAnswer(msgspec.Struct, frozen=True):
         return Usage(prompt_tokens, self.completion_tokens)
 
 
-def read_whole(body: bytes, model: str) -> WholeAnswer:
+def read_whole(body: bytes, model: str, names: Collection[str] | None = None) -> WholeAnswer:
     """The answer in the bytes of a body, whatever its content type says.
 
-    The bytes stay as they are, save the value of `model`. Raises `Failure` (UPSTREAM_UNAVAILABLE, or
+    The bytes stay as they are, save the value of `model`. `names`: as of `Passing.members`; `with_usage`
+    tells usage then. Raises `Failure` (UPSTREAM_UNAVAILABLE, or
     what an error with a good status says) for anything that is no answer of completions or chat. What
     the provider said then stands in `body`, for the log.
     """
@@ -52,11 +55,22 @@ def read_whole(body: bytes, model: str) -> WholeAnswer:
         if likely:
             usage = None  # a text of no tokens
     return WholeAnswer(
-        body if answer.model == model else _renamed(body, model),
+        _shown(body, answer.model, model, names),
         usage,
         likely,
         [choice.finish_reason for choice in answer.choices if type(choice.finish_reason) is str],
     )
+
+
+def with_usage(body: bytes, usage: Usage) -> bytes:
+    """An answer that has no usage, with what the request is charged for."""
+    return b'%b,"usage":%b}' % (body[:-1], usage_json(usage))
+
+
+def _shown(body: bytes, named: Any, model: str, names: Collection[str] | None) -> bytes:
+    if names is not None:
+        return only(body, names, msgspec.json.encode(model))
+    return body if named == model else _renamed(body, model)
 
 
 def _likely_tokens(choices: list[Choice]) -> int:
