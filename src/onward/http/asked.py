@@ -21,6 +21,7 @@ from onward.serve.model import Deployment, ProxiedModel, ServedModel
 from onward.wire.chat import ChatEncoder
 from onward.wire.completions import CompletionEncoder
 from onward.wire.passing.outgoing import Passed, read_passed
+from onward.wire.passing.prompt_size import image_count
 from onward.wire.requests import chat_request, completion_request
 
 LARGE_BODY = 128 * 1024
@@ -35,10 +36,12 @@ class Surface(msgspec.Struct, frozen=True):
     read: Callable[[Any, dict[str, Any]], Any]
     prepare: Callable[[Any, Any, str], Awaitable[Job]]
     encoder: Callable[..., ChatEncoder | CompletionEncoder]
+    capability: str
+    """What a model must declare."""
 
 
-COMPLETIONS = Surface("completions", completion_request, prepare_completion, CompletionEncoder)
-CHAT = Surface("chat", chat_request, prepare_chat, ChatEncoder)
+COMPLETIONS = Surface("completions", completion_request, prepare_completion, CompletionEncoder, "completions")
+CHAT = Surface("chat", chat_request, prepare_chat, ChatEncoder, "chat")
 
 
 async def in_turn(read: Callable[..., Any], exchange: Exchange, raw: bytes, body: dict[str, Any]) -> Any:
@@ -64,12 +67,16 @@ class Asked:
         self._passed: Passed | None = None
         self._assumed = 0
         self._caps = False
+        self._own_limit: int | None = None
+        """The model's default, where it holds for the provider too."""
+        self._images = 0
         self.stream = False
         self.deployments: list[Deployment] = []
         """Those that can take it, in order."""
 
     async def prepare(self, assumed_max_tokens: int) -> None:
         """Read it for every deployment that can take it. Raises `Failure` if none can."""
+        self._require()
         self._assumed = assumed_max_tokens
         refused: Failure | None = None
         for deployment in self._target.deployments:
@@ -135,7 +142,7 @@ class Asked:
         passed = self._passed
         assert passed is not None  # noqa: S101 - read by `prepare`
         limit = bill.max_tokens if bill.lowered else None
-        if passed.max_tokens is None and self._caps:
+        if passed.max_tokens is None and (self._caps or self._own_limit is not None):
             limit = self._assumed
         return ProxiedAnswer(
             deployment,
@@ -145,6 +152,8 @@ class Asked:
             show_usage=passed.include_usage or exchange.dialect.stream.usage is UsageWhen.ALWAYS,
             done=exchange.dialect.stream.done,
             record=exchange.record,
+            members=exchange.dialect.passing.members,
+            input_images=self._images,
         )
 
     async def _prepare_served(self, deployment: ServedModel) -> None:
@@ -152,6 +161,8 @@ class Asked:
         if self._neutral is None:
             self._neutral = await in_turn(self._surface.read, exchange, self._raw, self._body)
         job = await self._surface.prepare(deployment, self._neutral, exchange.request_id)
+        if exchange.dialect.response.media_usage:
+            job.usage.input_images = sum(len(prompt.images) for prompt in job.prompts)
         self._jobs[deployment.deployment] = job
 
     async def _prepare_proxied(self, deployment: ProxiedModel) -> None:
@@ -167,6 +178,22 @@ class Asked:
                 self._passed = read_passed(rules, self._body, self._raw)
             else:
                 self._passed = await asyncio.to_thread(read_passed, rules, self._body, self._raw)
+            if dialect.response.media_usage:
+                self._images = image_count(self._body)
+            if self._passed.model_max_tokens:
+                self._own_limit = self._target.model.default_max_tokens
+                self._assumed = self._own_limit or self._assumed
+
+    def _require(self) -> None:
+        """Raises `Failure` where the model does not declare what the surface needs (P-1)."""
+        model, needed = self._target.model, self._surface.capability
+        if needed not in model.capabilities:
+            raise Failure(
+                self._exchange.dialect.passing.no_route,
+                f"The model '{model.id}' does not offer {needed}; it offers "
+                f"{', '.join(sorted(model.capabilities)) or 'nothing'}.",
+                param="model",
+            )
 
     def _no_route(self, kind: FailureKind) -> Failure:
         return Failure(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from onward.core.failure import Failure, FailureKind, invalid
+from onward.core.failure import invalid
 from onward.core.generate import GenerateRequest
 from onward.core.request import ChatRequest, CompletionRequest, OutputOptions
 from onward.core.usage import Usage
@@ -44,7 +44,6 @@ class Job:
 
 async def prepare_completion(served: ServedModel, request: CompletionRequest, request_id: str) -> Job:
     """Check a completion against its model and make its job. Raises `Failure`."""
-    _require(served, "completions")
     if request.suffix:
         raise invalid(
             "suffix",
@@ -66,7 +65,6 @@ async def prepare_completion(served: ServedModel, request: CompletionRequest, re
 
 async def prepare_chat(served: ServedModel, request: ChatRequest, request_id: str) -> Job:
     """Render a conversation and make its job. Raises `Failure`."""
-    _require(served, "chat")
     check_tokens_named(served, request)
     check_request(served, request)
     rendered = await render(served, request)
@@ -136,13 +134,3 @@ def _generation(
 
 def _prompt_usage(prompts: list[Prompt]) -> Usage:
     return Usage(prompt_tokens=sum(prompt.length for prompt in prompts))
-
-
-def _require(served: ServedModel, capability: str) -> None:
-    if capability not in served.model.capabilities:
-        raise Failure(
-            FailureKind.SURFACE_UNSUPPORTED,
-            f"The model '{served.model.id}' does not offer {capability}; it offers "
-            f"{', '.join(sorted(served.model.capabilities)) or 'nothing'}.",
-            param="model",
-        )
