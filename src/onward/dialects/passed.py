@@ -83,6 +83,41 @@ def passed_surfaces(*, most_choices: int, best_of: Integer, lenient: bool) -> di
     return {"completions": completions, "chat": chat}
 
 
+PASSED_MESSAGES: Final = Surface(
+    name="messages",
+    method="POST",
+    path="/messages",
+    about="Read of a body that goes on to a provider.",
+    fields=(
+        _MODEL,
+        Field(
+            name="max_tokens",
+            value=Integer(low=0, high=INT32_HIGH),
+            required=True,
+            note="The most tokens to generate. The price is held for it.",
+            source="K-10",
+        ),
+        _field("stream", Boolean(), "Answer in pieces, as server-sent events.", default=False),
+        Field(
+            name="metadata",
+            value=Object(
+                fields=(
+                    Field(
+                        name="user_id",
+                        value=Text(longest=1024),
+                        note="A label for the log line.",
+                        lenient=True,
+                    ),
+                )
+            ),
+            note="About the request.",
+            lenient=True,
+        ),
+    ),
+)
+"""What is read of a body of Anthropic's Messages that goes on to a provider that speaks it."""
+
+
 def _loose(lenient: bool, *fields: Field) -> tuple[Field, ...]:
     if not lenient:
         return fields

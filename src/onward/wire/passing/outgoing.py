@@ -26,6 +26,7 @@ _COUNTED: Final = frozenset(
         "functions",
         "response_format",
         "suffix",
+        "system",
         "n",
         "best_of",
         *LIMITS,
@@ -99,11 +100,9 @@ def read_passed(surface: Surface, body: dict[str, Any], raw: bytes) -> Passed:
     places = _places(body, raw)
     found = read(surface, body)
     options: dict[str, bool] = found.get("stream_options") or {}
+    about: dict[str, str | None] = found.get("metadata") or {}
     limits = {name: limit for name in LIMITS if (limit := found.get(name)) is not None}
-    if surface.name == "chat":
-        prompts, size = 1, chat_size(body)
-    else:
-        prompts, size = completion_size(body)
+    prompts, size = completion_size(body) if surface.name == "completions" else (1, chat_size(body))
     return Passed(
         raw=raw,
         body=body,
@@ -117,7 +116,7 @@ def read_passed(surface: Surface, body: dict[str, Any], raw: bytes) -> Passed:
         size=size,
         include_usage=options.get("include_usage", False),
         continuous_usage=options.get("continuous_usage_stats", False),
-        user=found.get("user"),
+        user=found.get("user") or about.get("user_id"),
         model_max_tokens=found.get("model_max_tokens", False),
     )
 

@@ -18,11 +18,16 @@ _MESSAGE: Final = 16
 _LONGEST_ROLE: Final = 9
 _TOOLS: Final = 256
 """Tokens that tell a model that there are tools, and how to call them."""
+_PROVIDERS_TOOL: Final = 1024
+"""Tokens that declare a tool of the provider's own, of which the body says nothing but the name."""
 _IMAGE: Final = 8192
 _LIKELY_IMAGE: Final = 1024
 _IMAGES: Final = ("image_url", "input_image", "image")
 """Types of parts."""
 _VIDEO: Final = 65_536
+_DOCUMENT: Final = 200_000
+"""Tokens of a document, whose pages a provider may look at as text and as images both."""
+_LIKELY_DOCUMENT: Final = 8192
 _BYTES_PER_HEARD_TOKEN: Final = 32
 """Base64 of compressed speech; a lower bound."""
 _LIKELY_BYTES_PER_TOKEN: Final = 3
@@ -31,6 +36,7 @@ _NO_TEXT: Final = frozenset(
         "model",
         "messages",
         "stop",
+        "stop_sequences",
         "stream_options",
         "logit_bias",
         "metadata",
@@ -91,7 +97,9 @@ def completion_size(body: dict[str, Any]) -> tuple[int, PromptSize]:
 
 
 def chat_size(body: dict[str, Any]) -> PromptSize:
-    """The size of a conversation, of its tools and of whatever else may become part of the prompt."""
+    """The size of a conversation, of its tools and of whatever else may become part of the prompt; of
+    OpenAI's shape or Anthropic's.
+    """
     text, overhead, likely = 0, _CHAT, _PROMPT
     messages = body.get("messages")
     if type(messages) is list:
@@ -121,6 +129,8 @@ def chat_size(body: dict[str, Any]) -> PromptSize:
         elif kind is dict or kind is list:
             text += len(_encode(value))
             overhead += _TOOLS
+            if name == "tools":
+                overhead += _PROVIDERS_TOOL * sum(map(_is_providers, cast("list[Any]", value)))
     return PromptSize(text, 0, overhead, likely)
 
 
@@ -142,8 +152,13 @@ def _message_size(fields: dict[str, Any]) -> tuple[int, int, int]:
     if type(content) is not list:
         return len(_encode(fields)), 0, 0
     text = len(_encode({name: value for name, value in fields.items() if name != "content"}))
-    most = likely = 0
-    for part in cast("list[Any]", content):
+    size, most, likely = _parts_size(cast("list[Any]", content))
+    return text + size, most, likely
+
+
+def _parts_size(parts: list[Any]) -> tuple[int, int, int]:
+    text = most = likely = 0
+    for part in parts:
         kind = cast("dict[str, Any]", part).get("type") if type(part) is dict else None
         said = part.get("text") if kind == "text" else None
         if type(said) is str:
@@ -158,9 +173,20 @@ def _message_size(fields: dict[str, Any]) -> tuple[int, int, int]:
             heard = _MESSAGE + len(_encode(part)) // _BYTES_PER_HEARD_TOKEN
             most += heard
             likely += heard
+        elif kind == "document":
+            most += _DOCUMENT
+            likely += _LIKELY_DOCUMENT
+        elif kind == "tool_result":
+            inner = _message_size(cast("dict[str, Any]", part))
+            text, most, likely = text + inner[0], most + inner[1], likely + inner[2]
         else:
             text += len(_encode(part))
     return text, most, likely
+
+
+def _is_providers(tool: Any) -> bool:
+    kind = cast("dict[str, Any]", tool).get("type") if type(tool) is dict else None
+    return kind not in (None, "function", "custom")
 
 
 def _bytes(text: str) -> int:

@@ -8,6 +8,7 @@ import pytest
 
 from onward.core.failure import Failure, FailureKind
 from onward.dialects import DIALECTS
+from onward.dialects.passed import PASSED_MESSAGES
 from onward.wire.body import decode_body
 from onward.wire.passing.outgoing import Passed, outgoing, read_passed
 
@@ -258,3 +259,33 @@ def test_large_bodies_are_scanned_in_no_time() -> None:
     sent = outgoing(request, model="t")
     assert len(sent) == len(raw)
     assert b'"model":"t"' in sent
+
+
+def test_a_body_of_messages() -> None:
+    raw = b'{"model": "mine", "max_tokens": 9, "metadata": {"user_id": "u"}, "messages": [], "x": [1.50]}'
+    passed = read_passed(PASSED_MESSAGES, json.loads(raw), raw)
+    assert (passed.model, passed.max_tokens, passed.user, passed.stream, passed.n) == (
+        "mine",
+        9,
+        "u",
+        False,
+        1,
+    )
+    assert outgoing(passed, model="mine") is raw
+    lowered = outgoing(passed, model="theirs", max_tokens=4)
+    assert lowered == raw.replace(b"mine", b"theirs").replace(b"9", b"4")
+
+
+@pytest.mark.parametrize(
+    ("raw", "param"),
+    [
+        (b'{"model": "m", "messages": []}', "max_tokens"),
+        (b'{"model": "m", "max_tokens": -1, "messages": []}', "max_tokens"),
+        (b'{"model": "m", "max_tokens": 1, "system": "a", "messages": [], "system": "b"}', "system"),
+        (b'{"model": "m", "max_tokens": 1, "Messages": []}', "messages"),
+    ],
+)
+def test_a_body_of_messages_that_is_refused(raw: bytes, param: str) -> None:
+    with pytest.raises(Failure) as refused:
+        read_passed(PASSED_MESSAGES, json.loads(raw), raw)
+    assert refused.value.param == param

@@ -116,3 +116,28 @@ def test_the_bound_holds_for_a_real_tokenizer(tokenizer: Any, renderer: Any) -> 
         body = {"model": "m", "messages": [{"role": "user", "content": text}] * 3}
         prompt = renderer.render(chat_request(OPENAI, body))
         assert len(prompt.ids) <= chat_size(body).most
+
+
+def test_a_conversation_in_blocks() -> None:
+    picture = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "A" * 100_000},
+    }
+    document = {"type": "document", "source": {"type": "url", "url": "https://x.example/y.pdf"}}
+    result = {
+        "type": "tool_result",
+        "tool_use_id": "t",
+        "content": [picture, {"type": "text", "text": "b" * 900}],
+    }
+    body = {"system": "a" * 5000, "messages": [{"role": "user", "content": [picture, document, result]}]}
+    size = chat_size(body)
+    assert 5900 <= size.text < 6300
+    assert size.overhead > 200_000 + 2 * 8192
+    assert 10_000 < size.likely < 14_000
+
+
+def test_tools_of_the_providers_own() -> None:
+    own = {"type": "computer_20260801", "name": "computer"}
+    plain = {"name": "f", "input_schema": {"type": "object"}}
+    sizes = [chat_size({"messages": [], "tools": tools}).overhead for tools in ([plain], [plain, own], {})]
+    assert sizes == [64 + 256, 64 + 256 + 1024, 64 + 256]
