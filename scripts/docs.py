@@ -25,6 +25,7 @@ SECTIONS = {
     "[store]": config.Store,
     "[retention]": config.Retention,
     "[billing]": config.Billing,
+    "[routing]": config.Routing,
     "[[providers]]": config.Provider,
     "[[models]]": config.Model,
     "price of a model": config.Price,

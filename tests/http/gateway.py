@@ -43,7 +43,7 @@ from onward.wiring import config as settings
 from onward.wiring.admission import Admission
 from onward.wiring.authority import Authority
 from onward.wiring.build import Built, _proxied, _served, assemble, catalog_model
-from onward.wiring.http_side import _provider
+from onward.wiring.providers import providers_of
 from tests.http.harness import until
 from tests.mock_provider import MockProvider
 
@@ -266,7 +266,7 @@ async def gateway(
     log_path = folder / "log"
     descriptor = os.open(log_path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     writer = LogWriter(descriptor)
-    providers = {one.name: _provider(one) for one in made.providers}
+    providers = providers_of(made)
     built = _built(made, [*sources, *_all(models)], text_side, providers, writer, limits, admission, opened)
     # asyncio sends without delay on sockets of this protocol number alone, as a server has them
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)

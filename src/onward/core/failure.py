@@ -64,6 +64,7 @@ class Failure(Exception):  # noqa: N818 - a failure is a result that a caller se
     the input. `param` is the path of the offending field, such as ``messages[2].content``.
     `retry_after` is in whole seconds; 429 and 503 always carry one (a default where unset).
     `upstream_status` is what the only provider of a model answered: some APIs pass it on (K-7).
+    `excused`: it says nothing of a deployment's health, though others of its kind do.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Failure(Exception):  # noqa: N818 - a failure is a result that a caller se
         param: str | None = None,
         retry_after: int | None = None,
         upstream_status: int | None = None,
+        excused: bool = False,
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -81,6 +83,7 @@ class Failure(Exception):  # noqa: N818 - a failure is a result that a caller se
         self.param = param
         self.retry_after = retry_after
         self.upstream_status = upstream_status
+        self.excused = excused
 
 
 def invalid(param: str | None, message: str) -> Failure:

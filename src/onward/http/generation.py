@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from onward.admission.gate import Gate
-from onward.core.clock import Clock
 from onward.core.failure import Failure, FailureKind
 from onward.core.usage import Usage
 from onward.http.asked import CHAT, COMPLETIONS, LARGE_BODY, Asked, Surface, in_turn
@@ -60,7 +59,7 @@ class Generation:
         models: Models,
         limits: Limits,
         held: HeldBodies,
-        clock: Clock,
+        tries: Tries,
         *,
         gate: Gate,
         assumed_max_tokens: int,
@@ -69,7 +68,7 @@ class Generation:
         self._models = models
         self._limits = limits
         self._held = held
-        self._tries = Tries(clock)
+        self._tries = tries
         self._gate = gate
         self._assumed = assumed_max_tokens
 

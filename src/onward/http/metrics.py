@@ -7,6 +7,7 @@ never what a caller wrote: their number is bounded.
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 
@@ -17,6 +18,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from onward.engines.protocol import EngineState, EngineStatus
 from onward.http.record import Record
 
+logger = logging.getLogger("onward")
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _FIRST = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _HAND_ON_S = 0.1
@@ -98,6 +100,13 @@ class Metrics:
             registry=own,
             buckets=_EACH,
         )
+        self._resting = Gauge(
+            "onward_deployment_resting",
+            "HTTP processes in which it rests after failures, until a request to it succeeds.",
+            ["deployment"],
+            registry=own,
+            multiprocess_mode="livesum",
+        )
         self._answered: dict[tuple[str, str, int], int] = {}
         self._used: dict[str, list[int]] = {}
         self._times: dict[str, tuple[Histogram, Histogram]] = {}
@@ -132,6 +141,14 @@ class Metrics:
         times[0].observe(first - record.started)
         if last is not None and last > first and usage.completion_tokens > 1:
             times[1].observe((last - first) / (usage.completion_tokens - 1))
+
+    def rests(self, deployment: str, seconds: float | None) -> None:
+        """A deployment rests for so long, None: it rests no more. The log is told too: it is rare."""
+        self._resting.labels(deployment).set(seconds is not None)
+        if seconds is None:
+            logger.info("deployment=%s answers again", deployment)
+        else:
+            logger.warning("deployment=%s rests for %g s", deployment, seconds)
 
     def _soon(self) -> None:
         if not self._changed:

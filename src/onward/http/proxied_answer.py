@@ -87,6 +87,9 @@ class ProxiedAnswer:
                 raise watch.failure
             if not answer.ended:
                 await self._drain(answer)
+        except Failure as failure:
+            answer.blame(failure)
+            raise
         finally:
             self._reported(watch.usage)
             answer.close()
@@ -99,15 +102,17 @@ class ProxiedAnswer:
     async def whole(self) -> bytes:
         """The body of the unstreamed answer."""
         answer = await self._open()
+        body = b""
         try:
             body = await answer.read_all(_ANSWER_BYTES)
+            found = read_whole(body, self._passed.model, self._members)
+        except Failure as failure:
+            answer.blame(failure)
+            if body:
+                self._log(body.decode("utf-8", "replace"))
+            raise
         finally:
             answer.close()
-        try:
-            found = read_whole(body, self._passed.model, self._members)
-        except Failure:
-            self._log(body.decode("utf-8", "replace"))
-            raise
         self._piece()
         self._record.finish.extend(found.finish)
         self.usage.completion_tokens = found.completion_tokens
@@ -146,7 +151,9 @@ class ProxiedAnswer:
                 async with asyncio.timeout(_REFUSAL_S):
                     text = await answer.read_all(_REFUSAL_BYTES)
             self._log(text.decode("utf-8", "replace"))
-            raise refusal(answer.status, answer.headers, time.time())
+            failure = refusal(answer.status, answer.headers, time.time())
+            answer.blame(failure)
+            raise failure
         finally:
             answer.close()
 

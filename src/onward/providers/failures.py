@@ -3,19 +3,37 @@
 No name, address, key or word of the provider's: those are for the operator's log alone.
 """
 
+from typing import Final
+
 from onward.core.failure import Failure, FailureKind
 
+_TOO_SLOW: Final = "The provider of this model took too long to answer. Try again later."
 
-def unreachable() -> Failure:
+
+class Unsent(Failure):
+    """Nothing of the request was written: it may be sent elsewhere."""
+
+
+def unreachable() -> Unsent:
     """No connection."""
     message = "The provider of this model cannot be reached. Try again later."
-    return Failure(FailureKind.UPSTREAM_UNAVAILABLE, message)
+    return Unsent(FailureKind.UPSTREAM_UNAVAILABLE, message)
 
 
-def overloaded() -> Failure:
+def unconnected() -> Unsent:
+    """No connection in time."""
+    return Unsent(FailureKind.UPSTREAM_TIMEOUT, _TOO_SLOW)
+
+
+def overloaded() -> Unsent:
     """As many requests as may wait for a connection do."""
     message = "Too many requests wait for the provider of this model. Try again soon."
-    return Failure(FailureKind.UPSTREAM_UNAVAILABLE, message, retry_after=1)
+    return Unsent(FailureKind.UPSTREAM_UNAVAILABLE, message, retry_after=1, excused=True)
+
+
+def no_turn() -> Unsent:
+    """All connections were busy for too long."""
+    return Unsent(FailureKind.UPSTREAM_TIMEOUT, _TOO_SLOW, excused=True)
 
 
 def broken() -> Failure:
@@ -27,10 +45,9 @@ def broken() -> Failure:
 def too_long() -> Failure:
     """An answer beyond the bound of whoever reads it."""
     message = "The provider of this model gave an answer that is too long. Ask for fewer tokens."
-    return Failure(FailureKind.UPSTREAM_UNAVAILABLE, message)
+    return Failure(FailureKind.UPSTREAM_UNAVAILABLE, message, excused=True)
 
 
 def too_slow() -> Failure:
     """A bound on time has passed."""
-    message = "The provider of this model took too long to answer. Try again later."
-    return Failure(FailureKind.UPSTREAM_TIMEOUT, message)
+    return Failure(FailureKind.UPSTREAM_TIMEOUT, _TOO_SLOW)

@@ -9,7 +9,7 @@ from onward.providers.address import Lookup
 from onward.providers.bounds import Bounds
 from onward.providers.connect import connect
 from onward.providers.connection import Connection
-from onward.providers.failures import overloaded, too_slow, unreachable
+from onward.providers.failures import no_turn, overloaded, unconnected, unreachable
 from onward.providers.protocol import ProviderStatus
 
 logger = logging.getLogger("onward")
@@ -51,13 +51,16 @@ class Pool:
         return None
 
     async def obtain(self) -> Connection:
-        """A new connection, or one whose turn it is. Raises `Failure`."""
+        """A new connection, or one whose turn it is. Raises `Unsent`."""
         if self._closed:
             raise unreachable()
+        in_line = False
         try:
             async with asyncio.timeout(self.bounds.connect_s):
                 if len(self._all) + self._opening >= self.bounds.connections:
+                    in_line = True
                     connection = await self._turn()
+                    in_line = False
                     if connection is not None:
                         return connection
                 else:
@@ -66,7 +69,7 @@ class Pool:
         except TimeoutError:
             self._lookup.forget()
             logger.info("provider=%s: no connection within %g s", self.name, self.bounds.connect_s)
-            raise too_slow() from None
+            raise (no_turn() if in_line else unconnected()) from None
         except OSError as error:
             self._lookup.forget()
             logger.info("provider=%s: no connection (%s: %s)", self.name, type(error).__name__, error)

@@ -5,9 +5,11 @@ again stand in `Provider.send`.
 """
 
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
+
+from onward.core.failure import Failure
 
 
 class Protocols(StrEnum):
@@ -17,8 +19,23 @@ class Protocols(StrEnum):
     ANTHROPIC = "anthropic"
 
 
+class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A look at one of several addresses of a provider."""
+
+    name: str
+    """Its place among them, from 1: an address shows to operators alone."""
+    in_flight: int
+    """Requests of this process that it works on."""
+    open: int
+    busy: int
+    waiting: int
+    """As of the whole."""
+    health: Any
+    """The view of its breaker."""
+
+
 class ProviderStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A look at a provider's connections, for metrics."""
+    """A look at a provider's connections."""
 
     open: int = 0
     """Connections."""
@@ -26,6 +43,8 @@ class ProviderStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Of them, those with a request on them."""
     waiting: int = 0
     """Requests that wait for a connection."""
+    replicas: tuple[ReplicaStatus, ...] = ()
+    """Where it has several addresses, each of them."""
 
 
 class Answer(Protocol):
@@ -57,6 +76,10 @@ class Answer(Protocol):
 
     async def read_all(self, limit: int) -> bytes:
         """The whole body. Raises as `read` does, and UPSTREAM_UNAVAILABLE where it is longer."""
+        ...
+
+    def blame(self, failure: Failure) -> None:
+        """Say what is wrong with it, before it is closed: for whoever counts the failures of its sender."""
         ...
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Which failures of a deployment may move a request on to the next one. Pure policy."""
+"""Which failures of a deployment may move a request on to the next one, and what they become. Pure policy."""
 
 from collections.abc import Collection
 from typing import Final
@@ -39,6 +39,16 @@ def moves_on(failure: Failure, final: Collection[FailureKind]) -> bool:
     request moves on as well where it is not among them (K-7).
     """
     return failure.kind not in final and failure.kind in _MOVABLE
+
+
+def after_output(failure: Failure) -> Failure:
+    """What a failure is once the caller has a piece of the answer: silence has a name of its own then."""
+    if failure.kind is not FailureKind.UPSTREAM_TIMEOUT:
+        return failure
+    return Failure(
+        FailureKind.PARTIAL_RESPONSE_TIMEOUT,
+        "The model's provider fell silent in the middle of its answer. Send the request again.",
+    )
 
 
 def billed(kind: FailureKind) -> bool:

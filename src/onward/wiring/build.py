@@ -26,8 +26,10 @@ from onward.http.metrics import Metrics
 from onward.http.routes import Routes
 from onward.http.served import Models
 from onward.http.tokens import Tokens
+from onward.http.tries import Tries
 from onward.providers.protocol import Provider
 from onward.routing import catalog
+from onward.routing.breaker import Breakers
 from onward.serve.model import Deployment, ProxiedModel, ServedModel
 from onward.stores.limits import MemoryLimits
 from onward.wiring import config as settings
@@ -35,6 +37,7 @@ from onward.wiring.admin import admin_of
 from onward.wiring.admission import Admission
 from onward.wiring.checkpoints import CheckpointedModel, FolderCheckpoints
 from onward.wiring.plan import Plan
+from onward.wiring.providers import policy_of
 from onward.wiring.remote_images import remote_images
 from onward.wiring.text_side import TextSide, read_text_side
 
@@ -106,8 +109,9 @@ def assemble(
         request_s=server.request_timeout_s,
     )
     admission = admission or Admission(config, None, MemoryLimits(time.monotonic), lease="")
-    held, lifecycle, clock = HeldBodies(limits.held_body_bytes), Lifecycle(), SystemClock()
+    held, lifecycle = HeldBodies(limits.held_body_bytes), Lifecycle()
     metrics = Metrics(models.status)
+    breakers = Breakers(policy_of(config.routing), time.monotonic, metrics.rests)
     mounts = {path.rstrip("/"): DIALECTS[name] for name, path in config.dialects.items()}
     routes = Routes(mounts)
     Health(models, metrics, lifecycle, list(mounts), admission.keys).add_to(routes)
@@ -116,7 +120,7 @@ def assemble(
         models,
         limits,
         held,
-        clock,
+        Tries(SystemClock(), breakers, models.primaries()),
         gate=admission.gate,
         assumed_max_tokens=config.billing.assumed_max_tokens,
     )

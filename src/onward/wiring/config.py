@@ -91,6 +91,21 @@ class Retention(msgspec.Struct, kw_only=True):
     """The log of requests. The ledger is kept."""
 
 
+class Routing(msgspec.Struct, kw_only=True):
+    """When a deployment rests after failures of its own. Others are tried before it then. Each HTTP process
+    decides by what it has seen itself."""
+
+    breaker_failures: Annotated[int, Meta(ge=0, le=1000)] = 5
+    """Failures in a row after which it rests; 0: it does not, but where it asks to."""
+    breaker_open_s: Seconds = 5
+    """How long it rests at first. Then one request is sent to it, and decides; each time that this one
+    fails, it rests for twice as long."""
+    breaker_open_most_s: Seconds = 120
+    """The longest that it rests so."""
+    retry_after_most_s: Annotated[float, Meta(ge=0, le=86_400)] = 60
+    """The longest that it rests because its provider says so (`Retry-After` of 429 and 5xx); 0: not at all."""
+
+
 class Billing(msgspec.Struct, kw_only=True):
     """What money is counted in."""
 
@@ -107,8 +122,11 @@ class Provider(msgspec.Struct, kw_only=True):
     """What deployments call it."""
     protocol: Literal["openai", "anthropic"]
     """Which API it speaks."""
-    base_url: Text
-    """Its address, down to the path that its routes hang under."""
+    base_url: Text = ""
+    """Its address, down to the path that its routes hang under. Either this or `base_urls`."""
+    base_urls: list[Text] = []
+    """Addresses that answer alike, such as replicas behind no balancer of their own. The one with the
+    fewest requests is asked; one that cannot be connected to is replaced by the next."""
     api_key_env: Text = ""
     """Environment variable with our key there."""
     surfaces: list[Literal["completions", "chat", "messages"]] = []
@@ -118,7 +136,7 @@ class Provider(msgspec.Struct, kw_only=True):
     asks_usage: bool = True
     """Whether it takes `stream_options.include_usage`. Without it usage of streams is estimated."""
     connections: Annotated[int, Meta(ge=1, le=100_000)] = 1000
-    """Connections at once; further requests wait."""
+    """Connections at once to each address; further requests wait."""
     connect_timeout_s: Seconds = 5
     """To connect."""
     first_byte_timeout_s: Seconds = 300
@@ -256,6 +274,7 @@ class Config(msgspec.Struct, kw_only=True):
     images: Images = msgspec.field(default_factory=Images)
     retention: Retention = msgspec.field(default_factory=Retention)
     billing: Billing = msgspec.field(default_factory=Billing)
+    routing: Routing = msgspec.field(default_factory=Routing)
     providers: list[Provider] = []
     models: list[Model] = []
     """Absent: the default model."""

@@ -51,6 +51,7 @@ def faults_of(config: "Config") -> list[str]:
     """Every fault, in the order of the file."""
     faults = [*_server(config), *_images(config), *_dialects(config)]
     faults += gateway_check.store_faults(config)
+    faults += gateway_check.routing_faults(config)
     for n, provider in enumerate(config.providers):
         faults += gateway_check.provider_faults(provider, f"providers[{n}]")
     for n, model in enumerate(config.models):

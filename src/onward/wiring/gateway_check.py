@@ -55,15 +55,16 @@ def store_faults(config: "Config") -> Iterator[str]:
 
 def provider_faults(provider: "Provider", path: str) -> Iterator[str]:
     """Faults of one provider."""
-    address = urlsplit(provider.base_url)
-    try:
-        good = address.scheme in {"http", "https"} and bool(address.hostname) and address.port != 0
-    except ValueError:
-        good = False
-    if not good or address.username is not None or address.query or address.fragment:
-        yield f"{path}.base_url: must be an address such as https://api.example.com/v1, and hold no secret"
-    elif provider.base_url.rstrip("/").endswith(("/completions", "/chat", "/messages")):
-        yield f"{path}.base_url: must end above the routes, as in https://api.example.com/v1"
+    if provider.base_url and provider.base_urls:
+        yield f"{path}.base_urls: not beside base_url; write all addresses into base_urls"
+    elif not provider.base_url and not provider.base_urls:
+        yield f"{path}.base_url: is missing"
+    if provider.base_url:
+        yield from _address_faults(provider.base_url, f"{path}.base_url")
+    for n, url in enumerate(provider.base_urls):
+        yield from _address_faults(url, f"{path}.base_urls[{n}]")
+        if url.rstrip("/") in [other.rstrip("/") for other in provider.base_urls[:n]]:
+            yield f"{path}.base_urls[{n}]: stands there twice"
     if provider.api_key_env:
         secret = os.environ.get(provider.api_key_env, "")
         if not secret:
@@ -75,6 +76,26 @@ def provider_faults(provider: "Provider", path: str) -> Iterator[str]:
             yield f"{path}.surfaces[{n}]: a provider that speaks {provider.protocol} has no {surface}"
         elif surface in provider.surfaces[:n]:
             yield f"{path}.surfaces[{n}]: {surface} stands there twice"
+
+
+def _address_faults(url: str, path: str) -> Iterator[str]:
+    try:
+        address = urlsplit(url)
+        good = address.scheme in {"http", "https"} and bool(address.hostname) and address.port != 0
+        good = good and address.username is None and not address.query and not address.fragment
+    except ValueError:
+        good = False
+    if not good:
+        yield f"{path}: must be an address such as https://api.example.com/v1, and hold no secret"
+    elif url.rstrip("/").endswith(("/completions", "/chat", "/messages")):
+        yield f"{path}: must end above the routes, as in https://api.example.com/v1"
+
+
+def routing_faults(config: "Config") -> Iterator[str]:
+    """Faults of when deployments rest."""
+    routing = config.routing
+    if routing.breaker_open_most_s < routing.breaker_open_s:
+        yield f"routing.breaker_open_most_s: is less than breaker_open_s ({routing.breaker_open_s:g})"
 
 
 def tenant_faults(config: "Config", tenant: "Tenant", path: str) -> Iterator[str]:

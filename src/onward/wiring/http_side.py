@@ -1,7 +1,6 @@
 """The HTTP side of one process: the application on its sockets, until it is drained."""
 
 import asyncio
-import os
 import socket
 from collections.abc import Sequence
 
@@ -10,14 +9,10 @@ from onward.admission.store import Store
 from onward.engines.llama.client import LlamaEngine
 from onward.http.log import LogWriter
 from onward.http.server import Server
-from onward.providers.anthropic import AnthropicProvider
-from onward.providers.openai import OpenAiProvider
-from onward.providers.protocol import Protocols, Provider
-from onward.wiring import config as settings
 from onward.wiring.admission import Admission
 from onward.wiring.build import build
-from onward.wiring.gateway_check import routes_of
 from onward.wiring.plan import Plan
+from onward.wiring.providers import providers_of
 
 
 class HttpSide:
@@ -25,7 +20,7 @@ class HttpSide:
 
     def __init__(self, plan: Plan, writer: LogWriter, store: Store | None, limits: RateLimits) -> None:
         self._engines = {name: LlamaEngine(path) for name, path in plan.sockets.items()}
-        self._providers = {one.name: _provider(one) for one in plan.config.providers}
+        self._providers = providers_of(plan.config)
         self._admission = Admission(plan.config, store, limits, lease=plan.lease)
         self.built = build(
             plan, self._engines, self._providers, writer, admission=self._admission, store=store
@@ -53,19 +48,3 @@ class HttpSide:
             await engine.close()
         for provider in self._providers.values():
             await provider.close()
-
-
-_PROTOCOLS = {Protocols.OPENAI: OpenAiProvider, Protocols.ANTHROPIC: AnthropicProvider}
-
-
-def _provider(config: settings.Provider) -> Provider:
-    return _PROTOCOLS[Protocols(config.protocol)](
-        name=config.name,
-        base_url=config.base_url,
-        api_key=os.environ.get(config.api_key_env) if config.api_key_env else None,
-        surfaces=routes_of(config),
-        connect_timeout_s=config.connect_timeout_s,
-        first_byte_timeout_s=config.first_byte_timeout_s,
-        idle_timeout_s=config.idle_timeout_s,
-        connections=config.connections,
-    )
