@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from onward.admission.idempotency import Binding
 from onward.admission.keys import Key, Tenant
 from onward.admission.ledger import (
     Account,
@@ -84,6 +85,8 @@ class Grant(msgspec.Struct, kw_only=True, eq=False):
     taken: bool
     """Whether a place was taken from the key's limits."""
     at_ms: int
+    marked: bool = True
+    """Whether what it used is written down while it runs, and charged if its process dies."""
     marked_tokens: int = 0
     open: bool = True
     cancel: Callable[[], None] | None = None
@@ -117,8 +120,11 @@ class Gate:
         lease: str,
         clock: Clock,
         currency: str = "USD",
+        bind: Callable[[str, Binding], None] | None = None,
     ) -> None:
+        """`bind`: keeps the answer of a request ID where nothing is written."""
         self._write = write
+        self._bind = bind
         self._limits = limits
         self._lease = lease
         self._clock = clock
@@ -144,9 +150,11 @@ class Gate:
         grant.cancel()
         return True
 
-    async def admit(self, demand: Demand, usage: Usage) -> Grant:
+    async def admit(self, demand: Demand, usage: Usage, *, marked: bool = True) -> Grant:
         """Take a place and hold the worst cost. Raises RATE_LIMITED, INSUFFICIENT_BALANCE,
         BUDGET_EXCEEDED, PAYMENT_REQUIRED, STORE_DOWN; nothing is taken then.
+
+        `marked` False: if this process dies, nothing of it is charged.
         """
         take = self._take(demand)
         if take is not None and self._limits is not None:
@@ -164,6 +172,7 @@ class Gate:
             usage=usage,
             taken=take is not None,
             at_ms=int(self._clock.unix() * 1000),
+            marked=marked,
         )
         try:
             await self._reserve(grant)
@@ -184,9 +193,11 @@ class Gate:
         outcome: str = "ok",
         estimated: bool = False,
         given: bool = True,
+        binding: Binding | None = None,
     ) -> int:
         """End a grant by what `grant.usage` says. Durable on return; what was charged. Raises STORE_DOWN.
 
+        `binding`: the answer that is kept with the charge, or with none.
         `given` False: the caller gets an answer only behind this. Where it raises the caller is not
         charged later for what it did not get.
         """
@@ -200,6 +211,7 @@ class Gate:
             estimated=estimated,
             outcome=outcome,
             attempts=attempts,
+            binding=binding,
         )
         try:
             await self._end(grant, settle, counts=True)
@@ -232,7 +244,7 @@ class Gate:
         marking: list[tuple[Grant, Awaitable[Result]]] = []
         for grant in self._open.values():
             tokens = grant.usage.completion_tokens
-            if tokens != grant.marked_tokens:
+            if tokens != grant.marked_tokens and grant.marked:
                 grant.marked_tokens = tokens
                 price = grant.demand.price or _NO_PRICE
                 operation = Progress(
@@ -358,6 +370,8 @@ class Gate:
         if grant.taken:
             self._give_back(grant.demand, grant.usage.total_tokens if counts else 0, counts=counts)
         if self._write is None:
+            if self._bind is not None and isinstance(operation, Settle) and operation.binding is not None:
+                self._bind(operation.request_id, operation.binding)
             return
         try:
             await self._write(operation)

@@ -5,9 +5,11 @@ from contextlib import suppress
 from typing import Protocol
 
 from onward.admission.gate import Gate, Grant
+from onward.admission.idempotency import Binding
 from onward.core.attempt import Attempt
 from onward.core.failure import Failure
 from onward.core.usage import Usage
+from onward.http.recording import Recording
 from onward.routing.attempts import billed
 
 
@@ -27,9 +29,11 @@ class Tried(Protocol):
 class Bill:
     """Ends its grant exactly once, whatever becomes of the request."""
 
-    def __init__(self, gate: Gate, grant: Grant) -> None:
+    def __init__(self, gate: Gate, grant: Grant, recording: Recording | None = None) -> None:
+        """`recording`: where the answer goes that is kept with its charge; None: it is not kept."""
         self._gate = gate
         self._grant = grant
+        self._recording = recording
         self._attempts: list[Attempt] = []
         self._tried: Tried | None = None
         self._deployment = ""
@@ -69,35 +73,54 @@ class Bill:
             )
         )
 
-    async def settle(self, outcome: str = "ok", *, given: bool = True) -> None:
-        """Charge what was made. Durable on return. Raises STORE_DOWN.
+    async def settle(self, end: bytes, *, given: bool = True) -> None:
+        """Charge what was made, of an answer that ends by these bytes. Durable on return. Raises STORE_DOWN.
 
         `given`: whether the caller has what it is charged for, as it has a stream but for its end.
         """
         if not self._ended:
-            self._ended = True
-            estimated = self._tried is not None and self._tried.estimated
-            await self._gate.settle(
-                self._grant,
-                attempts=tuple(self._attempts),
-                outcome=outcome,
-                estimated=estimated,
-                given=given,
-            )
+            recording = self._recording
+            await self._settle("ok", None if recording is None else recording.binding(end), given=given)
 
-    async def close(self, outcome: str, *, charged: bool) -> None:
-        """End it without a whole answer. If the store is down the gate tries again later."""
+    async def close(self, outcome: str, *, charged: bool, failure: Failure | None = None) -> None:
+        """End it without a whole answer: with `failure`, where that is what the caller gets. If the store is
+        down the gate tries again later.
+        """
+        if self._ended:
+            return
         with suppress(Failure):
             if charged and self._grant.usage.completion_tokens:
-                await self.settle(outcome)
-            elif not self._ended:
+                binding = None
+                if self._recording is not None and failure is not None:
+                    binding = self._recording.binding_of(failure)
+                await self._settle(outcome, binding, given=True)
+            else:
                 self._ended = True
                 await self._gate.release(self._grant, outcome=outcome, attempts=tuple(self._attempts))
 
     async def fail(self, failure: Failure) -> None:
         """Charge what was made before a failure, where it is charged at all."""
-        await self.close(failure.kind.value, charged=billed(failure.kind))
+        await self.close(failure.kind.value, charged=billed(failure.kind), failure=failure)
 
     async def leave(self) -> None:
         """The caller has gone: what was made so far is charged."""
         await self.close("disconnected", charged=True)
+
+    async def _settle(self, outcome: str, binding: Binding | None, *, given: bool) -> None:
+        self._ended = True
+        bound = binding is not None
+        try:
+            await self._gate.settle(
+                self._grant,
+                attempts=tuple(self._attempts),
+                outcome=outcome,
+                estimated=self._tried is not None and self._tried.estimated,
+                given=given,
+                binding=binding,
+            )
+        except Failure:
+            bound = bound and given  # then it is charged, and its answer kept, later
+            raise
+        finally:
+            if self._recording is not None:
+                self._recording.bound = bound

@@ -4,8 +4,9 @@ import asyncio
 from typing import Self
 
 from onward.http.exchange import Exchange, Headers
+from onward.http.limits import Limits
 
-_HEADERS: Headers = [
+EVENT_STREAM: Headers = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
@@ -83,7 +84,7 @@ class EventStream:
         self._size = 0
         try:
             if not exchange.answering:
-                await exchange.start(200, list(_HEADERS))
+                await exchange.start(200, list(EVENT_STREAM))
             await exchange.write(b"".join((*parts, data)), last=last)
             del parts[:count]
             self._last_at = self._loop.time()
@@ -121,3 +122,12 @@ class EventStream:
             self._last_at = now
             due = now + self._silence_s
         self._timer = self._loop.call_at(due, self._break_silence)
+
+
+def event_stream(exchange: Exchange, limits: Limits) -> EventStream:
+    """The streamed answer of an exchange, as its surface breaks silence."""
+    rule = exchange.framing
+    silence = limits.silence_s or rule.keep_alive_s
+    return EventStream(
+        exchange, silence_s=silence, comment=rule.keep_alive, buffer_bytes=limits.stream_buffer_bytes
+    )

@@ -12,16 +12,17 @@ from typing import Any
 from onward.admission.gate import Gate
 from onward.core.failure import Failure, FailureKind
 from onward.core.usage import Usage
-from onward.http.asked import CHAT, COMPLETIONS, LARGE_BODY, Asked, Surface, in_turn
+from onward.http.asked import CHAT, COMPLETIONS, LARGE_BODY, MESSAGES, Asked, Surface, in_turn
 from onward.http.bill import Bill
-from onward.http.event_stream import EventStream
+from onward.http.event_stream import event_stream
 from onward.http.exchange import Exchange, HeldBodies, shutting_down, went_wrong
+from onward.http.idempotent import Idempotency, request_name
 from onward.http.limits import Limits
+from onward.http.recording import Recording
 from onward.http.served import Models, Target
 from onward.http.tries import Tries
 from onward.http.watch import Watch
 from onward.wire.body import check_body_headers, decode_body
-from onward.wire.errors import failure_event
 
 logger = logging.getLogger("onward")
 
@@ -62,6 +63,7 @@ class Generation:
         tries: Tries,
         *,
         gate: Gate,
+        idempotency: Idempotency,
         assumed_max_tokens: int,
     ) -> None:
         """`assumed_max_tokens`: held where a request sets no limit, of a model that a provider runs."""
@@ -70,6 +72,7 @@ class Generation:
         self._held = held
         self._tries = tries
         self._gate = gate
+        self._idempotency = idempotency
         self._assumed = assumed_max_tokens
 
     async def completions(self, exchange: Exchange) -> None:
@@ -78,7 +81,11 @@ class Generation:
     async def chat(self, exchange: Exchange) -> None:
         await self._generate(exchange, CHAT)
 
+    async def messages(self, exchange: Exchange) -> None:
+        await self._generate(exchange, MESSAGES)
+
     async def _generate(self, exchange: Exchange, surface: Surface) -> None:
+        named = request_name(exchange)
         raw, body = await read_body(exchange, self._limits, self._held)
         name = body.get("model")
         if not isinstance(name, str):
@@ -87,31 +94,43 @@ class Generation:
         target = await self._models.target(exchange.dialect, name, exchange.key)
         exchange.record.model = target.model.id
         _check_agreement(exchange, target)
-        with Watch(exchange, self._limits.request_s) as watch:
+        asked = Asked(exchange, surface, target, raw, body)
+        if named is None:
+            await self._answer(exchange, asked, None)
+        else:
+            await self._idempotency.answer(
+                exchange, named, raw, lambda recording: self._answer(exchange, asked, recording)
+            )
+
+    async def _answer(self, exchange: Exchange, asked: Asked, recording: Recording | None) -> None:
+        """Answer a request to its caller, whose leaving ends it, or into a recording. Raises `Failure`."""
+        with Watch(exchange, self._limits.request_s, attended=recording is None) as watch:
             try:
-                asked = Asked(exchange, surface, target, raw, body)
                 await asked.prepare(self._assumed)
-                await self._admitted(exchange, asked, watch)
+                await self._admitted(exchange, asked, watch, recording)
             except asyncio.CancelledError:
                 if watch.gone:
                     exchange.record.disconnected = True
                     return
                 failure = self._cut_off(watch)
                 exchange.record.failure = failure.kind
-                if not exchange.answering:
+                if not (exchange if recording is None else recording).answering:
                     raise failure from None
 
-    async def _admitted(self, exchange: Exchange, asked: Asked, watch: Watch) -> None:
-        grant = await self._gate.admit(asked.demand(), Usage())
+    async def _admitted(
+        self, exchange: Exchange, asked: Asked, watch: Watch, recording: Recording | None
+    ) -> None:
+        # A named request that dies with its process is tried again: nothing of it is charged.
+        grant = await self._gate.admit(asked.demand(), Usage(), marked=recording is None)
         grant.cancel = watch.cancel
-        bill = Bill(self._gate, grant)
+        bill = Bill(self._gate, grant, recording)
         try:
             if asked.stream:
-                await self._stream(exchange, asked, bill, watch)
+                await self._stream(exchange, asked, bill, watch, recording)
             else:
                 _, body = await self._tries.first(exchange, asked, bill, lambda one: one.whole())
-                await bill.settle(given=False)
-                await exchange.respond(200, body)
+                await bill.settle(body, given=False)
+                await (exchange if recording is None else recording).respond(200, body)
         except asyncio.CancelledError:
             await (bill.leave() if watch.gone else bill.fail(self._cut_off(watch)))
             raise
@@ -122,17 +141,15 @@ class Generation:
             await bill.close(FailureKind.INTERNAL.value, charged=False)
             raise
 
-    async def _stream(self, exchange: Exchange, asked: Asked, bill: Bill, watch: Watch) -> None:
-        rule = exchange.dialect.stream
-        silence = self._limits.silence_s or rule.keep_alive_s
-        buffer = self._limits.stream_buffer_bytes
-        async with EventStream(
-            exchange, silence_s=silence, comment=rule.keep_alive, buffer_bytes=buffer
-        ) as stream:
+    async def _stream(
+        self, exchange: Exchange, asked: Asked, bill: Bill, watch: Watch, recording: Recording | None
+    ) -> None:
+        async with event_stream(exchange, self._limits) if recording is None else recording as stream:
             try:
                 answer, _ = await self._tries.first(exchange, asked, bill, lambda one: one.stream(stream.put))
-                await bill.settle()
-                await stream.end(answer.end())
+                end = answer.end()
+                await bill.settle(end)
+                await stream.end(end)
             except asyncio.CancelledError:
                 if watch.gone or not stream.started:
                     raise
@@ -151,7 +168,7 @@ class Generation:
             await bill.fail(failure)
             # Ends with an error event, and without the mark of a whole one (1.8).
             exchange.record.failure = failure.kind
-            await stream.end(failure_event(exchange.dialect, failure))
+            await stream.end(exchange.failure_event(failure))
 
     def _cut_off(self, watch: Watch) -> Failure:
         if watch.cancelled:

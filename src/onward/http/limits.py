@@ -40,3 +40,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Silence in a stream after which a comment is sent. None: as the dialect says."""
     stream_buffer_bytes: int = 64 * 1024
     """Events waiting for a slow reader before the engine has to wait as well."""
+    kept_answer_bytes: int = 16 * 1024 * 1024
+    """The largest answer to a request with an `Idempotency-Key` that is kept."""
+    recorded_bytes: int = 256 * 1024 * 1024
+    """Answers to such requests that are held in this process, together, while they are made and repeated."""
+    named_wait_s: float = 30.0
+    """From the beginning of a request to its refusal, if one with its `Idempotency-Key` runs elsewhere."""

@@ -18,8 +18,10 @@ class Watch:
     beginning of the request.
     """
 
-    def __init__(self, exchange: Exchange, limit_s: float) -> None:
+    def __init__(self, exchange: Exchange, limit_s: float, *, attended: bool = True) -> None:
+        """`attended` False: its caller may go away."""
         self._exchange = exchange
+        self._attended = attended
         self._limit_s = max(0.0, limit_s - (time.monotonic() - exchange.record.started))
         self._watching: asyncio.Task[None] | None = None
         self.gone = False
@@ -37,7 +39,10 @@ class Watch:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - coroutines run in tasks
         self._watched = task
-        self._timer = loop.call_later(min(_ARM_AFTER_S, self._limit_s / 2), self._arm)
+        if self._attended:
+            self._timer = loop.call_later(min(_ARM_AFTER_S, self._limit_s / 2), self._arm)
+        else:
+            self._timer = loop.call_later(self._limit_s, self._expire)
         return self
 
     def __exit__(
@@ -61,7 +66,11 @@ class Watch:
                 return
             self.gone = True
         except TimeoutError:
-            if self.cancelled:
-                return
+            self._expire()
+        else:
+            self._watched.cancel()
+
+    def _expire(self) -> None:
+        if not self.cancelled:
             self.expired = True
-        self._watched.cancel()
+            self._watched.cancel()

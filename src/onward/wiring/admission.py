@@ -13,7 +13,9 @@ from onward.admission.limits import RateLimits
 from onward.admission.store import Store
 from onward.core.clock import SystemClock
 from onward.core.failure import Failure
+from onward.http.idempotent import Recordings
 from onward.stores.batch import GroupCommit
+from onward.stores.claims import GatheredClaims, MemoryClaims
 from onward.stores.limits import MemoryLimits
 from onward.stores.sqlite.store import SqliteStore
 from onward.stores.takes import GatheredLimits, direct
@@ -32,6 +34,7 @@ STALE_S = 5.0
 RENEW_S = 5.0
 LEASE_S = 30.0
 """A process that has not been heard of for so long is taken for dead."""
+_HOUR_MS = 3_600_000
 
 
 class Admission:
@@ -42,18 +45,23 @@ class Admission:
     ) -> None:
         self._store = store
         self._limits = limits
-        self._lease = lease
         self._config_keys: list[Key] = keys_of(config)
         self._config_tenants: list[Tenant] = tenants_of(config)
         self.keys = Keys(self._config_keys, self._config_tenants)
+        self.lease = lease
+        clock = SystemClock()
+        own = MemoryClaims(clock, keep_ms=config.retention.idempotency_hours * _HOUR_MS)
+        self.names = GatheredClaims(own if store is None else store)
+        self.recordings: Recordings = {}
         self._ledger = None if store is None else GroupCommit(_writer(store))
         self._gathered = None if isinstance(limits, MemoryLimits) else GatheredLimits(limits)
         self.gate = Gate(
             write=None if self._ledger is None else self._ledger.submit,
             limits=self._gathered.takes if self._gathered else direct(limits),  # pyright: ignore[reportArgumentType]
             lease=lease,
-            clock=SystemClock(),
+            clock=clock,
             currency=config.billing.currency,
+            bind=own.bind,
         )
         self._revision: int | None = None
         self._fresh_at = float("-inf")
@@ -70,6 +78,7 @@ class Admission:
         if self._store is not None:
             self.keys.available = False
             work += [(REFRESH_S, self.refresh), (MARK_S, self.gate.mark)]
+        work.append((MARK_S, self.names.retry))
         for _, one in work[:2]:
             try:
                 await one()
@@ -87,6 +96,7 @@ class Admission:
         if self._ledger is not None:
             with contextlib.suppress(Failure):
                 await self.gate.mark()
+                await self.names.retry()
                 await self._ledger.drain()
                 await self._touch()
 
@@ -129,11 +139,11 @@ class Admission:
     async def _renew(self) -> None:
         """Say that this process lives: its places and holds are kept."""
         await self._renew_lease()
-        await self._limits.renew(self._lease)
+        await self._limits.renew(self.lease)
 
     async def _renew_lease(self) -> None:
         if self._store is not None:
-            await self._store.renew(self._lease, int((time.time() + LEASE_S) * 1000))
+            await self._store.renew(self.lease, int((time.time() + LEASE_S) * 1000))
             self._leased = True
             await self._touch()
 

@@ -20,6 +20,7 @@ from onward.http.app import App
 from onward.http.exchange import HeldBodies
 from onward.http.generation import Generation
 from onward.http.health import Health, Lifecycle
+from onward.http.idempotent import Idempotency
 from onward.http.limits import Limits
 from onward.http.log import LogWriter, RequestLog
 from onward.http.metrics import Metrics
@@ -122,6 +123,9 @@ def assemble(
         held,
         Tries(SystemClock(), breakers, models.primaries()),
         gate=admission.gate,
+        idempotency=Idempotency(
+            admission.names, limits, SystemClock(), admission.recordings, lease=admission.lease
+        ),
         assumed_max_tokens=config.billing.assumed_max_tokens,
     )
     answers = endpoints(generation, Tokens(models, templates, limits, held), models)

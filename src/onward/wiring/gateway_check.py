@@ -42,8 +42,6 @@ def store_faults(config: "Config") -> Iterator[str]:
         yield "store.url: must be sqlite:FILE, postgresql://user:password@host/database, or none"
     if store.limits != "memory" and urlsplit(store.limits).scheme not in {"redis", "rediss", "unix"}:
         yield "store.limits: must be memory, or an address such as redis://host:6379/0"
-    if config.retention.idempotency_hours != type(config.retention)().idempotency_hours:
-        yield f"retention.idempotency_hours: {NOT_YET}"
     if store.url == "none":
         for n, tenant in enumerate(config.tenants):
             if tenant.balance is not None or tenant.monthly_budget is not None:

@@ -129,7 +129,6 @@ def test_every_fault_is_found_at_once(faults):
             "[store]\nurl = 'none'\n[[tenants]]\nname = 'a'\nbalance = '1.00'",
             "tenants[0]: money is counted in a store",
         ),
-        ("[retention]\nidempotency_hours = 1", "retention.idempotency_hours: is not available"),
         ("[billing]\ncurrency = 'eur'", "billing.currency: must match"),
         ("[dialects]", "dialects: is empty"),
         ("[dialects]\nopnai = '/v1'", "dialects.opnai: is not a dialect; did you mean openai?"),
