@@ -77,7 +77,12 @@ def _answers(dialect: Dialect) -> str:
     ]
     if stream.delta_keys:
         lines.append(f"Every chat delta has {_listed(stream.delta_keys)}, null when nothing is new.")
-    lines += [f"Header `{header.name}`: the {header.value}." for header in dialect.headers]
+    if response.media_usage:
+        lines.append("`usage` of a request with images has `media.input_images`, their number.")
+    lines += [
+        f"Header `{header.name}`: the {header.value}{'' if header.on_failures else ', unless it failed'}."
+        for header in dialect.headers
+    ]
     return "\n### Answers\n\n" + "".join(f"- {line}\n" for line in lines)
 
 
@@ -87,13 +92,17 @@ def _providers(dialect: Dialect) -> str:
     if not dialect.passed:
         return title + "None: only models that are served here answer.\n"
     passing = dialect.passing
+    own_limit = any(surface.constants.get("model_max_tokens") for surface in dialect.passed.values())
+    assumed = (
+        "the model's `default_max_tokens`, else `assumed_max_tokens`" if own_limit else "`assumed_max_tokens`"
+    )
     lines = [
         (
             "A body goes on byte for byte, save the value of `model`, a limit on output, and "
             "`stream_options.include_usage`, which is set in every stream."
         ),
         (
-            f"A request without a limit on output is held for `assumed_max_tokens`, and "
+            f"A request without a limit on output is held for {assumed}, and "
             f"{'that is sent on as its limit' if passing.cap_unset else 'sent on without one'}."
         ),
         (
@@ -110,6 +119,11 @@ def _providers(dialect: Dialect) -> str:
         lines.append(f"When several deployments failed, the failure is `{passing.joint_failure}`.")
     if any(row.passes_status for row in dialect.errors.values()):
         lines.append("When a model has one provider, the status that it refused with is passed on.")
+    if passing.members is not None:
+        names = _listed(tuple(sorted(passing.members)))
+        lines.append(
+            f"Of its answers and events only {names} pass, and no comments; `usage` is our own count."
+        )
     lines.append("A provider's own messages are never shown.")
     text = title + "".join(f"- {line}\n" for line in lines)
     for surface in dialect.passed.values():

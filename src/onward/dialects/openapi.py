@@ -4,12 +4,14 @@ from http import HTTPStatus
 from typing import Any
 
 from onward.dialects.describe import object_schema
-from onward.dialects.schema import Auth, Dialect, Surface
+from onward.dialects.schema import Auth, Dialect, HeaderValue, Surface
 
 _SCHEMES: dict[Auth, dict[str, str]] = {
     Auth.BEARER: {"type": "http", "scheme": "bearer"},
     Auth.X_API_KEY: {"type": "apiKey", "in": "header", "name": "x-api-key"},
 }
+
+_KEY = {"type": "string", "minLength": 1, "maxLength": 255}
 
 
 def openapi(dialect: Dialect, mount: str, version: str) -> dict[str, Any]:
@@ -17,7 +19,7 @@ def openapi(dialect: Dialect, mount: str, version: str) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     statuses = sorted({row.status for row in dialect.errors.values()})
     for surface in dialect.surfaces.values():
-        operation = _operation(surface, statuses)
+        operation = _operation(dialect, surface, statuses)
         if surface.name in dialect.passed:
             _add_providers(operation, dialect, dialect.passed[surface.name])
         paths.setdefault(surface.path, {})[surface.method.lower()] = operation
@@ -35,7 +37,7 @@ def openapi(dialect: Dialect, mount: str, version: str) -> dict[str, Any]:
     }
 
 
-def _operation(surface: Surface, statuses: list[int]) -> dict[str, Any]:
+def _operation(dialect: Dialect, surface: Surface, statuses: list[int]) -> dict[str, Any]:
     content: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
     if any(field.name == "stream" for field in surface.fields):
         content["text/event-stream"] = {"schema": {"type": "string"}}
@@ -43,14 +45,21 @@ def _operation(surface: Surface, statuses: list[int]) -> dict[str, Any]:
         "operationId": surface.name,
         "summary": surface.about,
         "responses": {
-            "200": {"description": "The answer.", "content": content},
+            "200": {"description": "The answer.", **_headers(dialect, failed=False), "content": content},
             **{str(status): {"$ref": f"#/components/responses/Error{status}"} for status in statuses},
         },
     }
+    parameters: list[dict[str, Any]] = []
     if "{model}" in surface.path:
-        operation["parameters"] = [
-            {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
+        parameters.append({"name": "model", "in": "path", "required": True, "schema": {"type": "string"}})
+    if surface.fields:
+        parameters += [
+            {"name": header.name, "in": "header", "required": False, "schema": _KEY}
+            for header in dialect.headers
+            if header.value is HeaderValue.IDEMPOTENCY_KEY
         ]
+    if parameters:
+        operation["parameters"] = parameters
     if surface.fields:
         schema = object_schema(surface.fields)
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
@@ -87,11 +96,22 @@ def _error_schema(dialect: Dialect) -> dict[str, Any]:
     return {"type": "object", "required": ["error"], "properties": {"error": error}}
 
 
+def _headers(dialect: Dialect, *, failed: bool) -> dict[str, Any]:
+    """The headers of the dialect's answers, if it names any."""
+    named = {
+        header.name: {"description": f"The {header.value}.", "schema": {"type": "string"}}
+        for header in dialect.headers
+        if header.on_failures or not failed
+    }
+    return {"headers": named} if named else {}
+
+
 def _error(dialect: Dialect, status: int) -> dict[str, Any]:
     codes = sorted({str(row.code) for row in dialect.errors.values() if row.status == status})
     known = {item.value for item in HTTPStatus}
     phrase = HTTPStatus(status).phrase if status in known else "Cancelled"
     return {
         "description": f"{phrase}: {', '.join(codes)}",
+        **_headers(dialect, failed=True),
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
     }
