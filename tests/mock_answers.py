@@ -96,6 +96,8 @@ class Behaviour:
     """Two calls, their deltas interleaved."""
     logprobs: bool = False
     broken_json: bool = False
+    branded: bool = False
+    """Names itself: in members of its own, in comments."""
     redacted: bool = False
     """Thinking that cannot be read (`/messages` alone, as are the next three)."""
     pings: bool = False
@@ -237,6 +239,9 @@ def refusal(asked: Asked, _: int) -> bytes:
     return json.dumps({"error": {"message": message, "type": "refused", "code": "no"}}).encode()
 
 
+BRAND = "Acme-Inference"
+_BRANDED: dict[str, Any] = {"provider": BRAND, "system_fingerprint": f"fp_{BRAND}", "x": [{"by": BRAND}, "]"]}
+
 PAGE = b"<html><head><title>502 Bad Gateway</title></head><body>nginx, upstream-7.internal</body></html>"
 
 
@@ -251,6 +256,8 @@ def whole(asked: Asked) -> bytes:
         "model": asked.model,
         "choices": [_choice(asked, n) for n in range(asked.choices)],
     }
+    if asked.does.branded:
+        body = {**_BRANDED, **body}
     if asked.does.usage != "never":
         body["usage"] = asked.usage
     return json.dumps(body).encode()
@@ -301,6 +308,8 @@ def events(asked: Asked) -> list[bytes]:
         made[-1]["usage"] = asked.usage
     elif counted:
         made.append(_event(asked, []) | {"usage": asked.usage})
+    if does.branded:
+        made = [{"provider": BRAND, **event, **_BRANDED} for event in made]
     texts = [json.dumps(event) for event in made]
     if does.broken_json:
         texts[-1] = texts[-1][:-9]
@@ -314,7 +323,7 @@ def events(asked: Asked) -> list[bytes]:
 
 def _framed(text: str, n: int, does: Behaviour) -> bytes:
     end = "\r\n" if does.crlf else "\n"
-    lines = [": keep going", ""] if does.comments else []
+    lines = [f": {BRAND if does.branded else 'keep going'}", ""] if does.comments else []
     if does.named:
         lines += ["event: message", f"id: {n}"]
     lines.append(f"data:{text}" if does.no_space else f"data: {text}")
