@@ -130,10 +130,6 @@ class Models:
         """The first deployment of each model."""
         return [deployments[0].deployment for deployments in self._deployments.values()]
 
-    def primaries(self) -> list[str]:
-        """The first deployment of each model."""
-        return [deployments[0].deployment for deployments in self._deployments.values()]
-
     def unready(self) -> list[str]:
         """Why requests cannot be answered yet, one line for each engine that is not up."""
         return [
