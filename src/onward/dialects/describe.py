@@ -10,6 +10,8 @@ from onward.dialects.values import (
     AnyOf,
     Boolean,
     Choice,
+    ClientToolChoice,
+    ClientTools,
     Integer,
     ListOf,
     LogitBias,
@@ -23,6 +25,7 @@ from onward.dialects.values import (
     TokenIds,
     ToolChoice,
     Tools,
+    Turns,
     Value,
 )
 
@@ -76,6 +79,16 @@ def words(value: Value | None) -> str:
             return f"array of at most {value.most} function tools"
         case ToolChoice():
             return "`none`, `auto`, `required`, or an object that names a function"
+        case Turns():
+            return (
+                f"array of at most {value.most} messages; roles `user`, `assistant`, `system`; content a "
+                "string or blocks: `text`, `image`, `tool_use`, `tool_result`, `thinking`, "
+                "`redacted_thinking`"
+            )
+        case ClientTools():
+            return f"array of at most {value.most} tools of the caller"
+        case ClientToolChoice():
+            return "object of `type` (`auto`, `any`, `none` or `tool`), `name`, `disable_parallel_tool_use`"
         case None:
             return ""
         case AnyObject():
@@ -126,6 +139,15 @@ def json_schema(value: Value | None) -> dict[str, Any]:
             return _array({"type": "object", "required": ["function"]}, 0, value.most)
         case ToolChoice():
             return {"anyOf": [{"enum": ["none", "auto", "required"]}, {"type": "object"}]}
+        case Turns():
+            properties = {"role": {"enum": ["user", "assistant", "system"]}}
+            turn = {"type": "object", "properties": properties, "required": ["role", "content"]}
+            return _array(turn, 1, value.most)
+        case ClientTools():
+            return _array({"type": "object", "required": ["name", "input_schema"]}, 0, value.most)
+        case ClientToolChoice():
+            kinds = {"enum": ["auto", "any", "none", "tool"]}
+            return {"type": "object", "properties": {"type": kinds}, "required": ["type"]}
         case None:
             return {}
         case AnyObject():

@@ -13,7 +13,7 @@ from onward.core.request import ImagePart, PromptPart, TokensPart
 from onward.dialects.prompts import checked_ids
 from onward.dialects.schema import Dialect
 from onward.dialects.tools import object_at, text_at
-from onward.dialects.values import Images, Messages, PromptChunks, mistyped, unlisted
+from onward.dialects.values import Images, Messages, PromptChunks, Turns, mistyped, unlisted
 
 _LONGEST_ADDRESS: Final = 8192
 _DETAILS: Final = ("auto", "low", "high", "original")
@@ -63,7 +63,7 @@ def read_image(kind: Images, value: Any, path: str) -> ImagePart:
 def takes_addresses(dialect: Dialect) -> bool:
     """Whether an image may be named by an address in any of its surfaces."""
     values = [field.value for surface in dialect.surfaces.values() for field in surface.fields]
-    return any(isinstance(value, Messages | PromptChunks) and value.images.remote for value in values)
+    return any(isinstance(value, Messages | PromptChunks | Turns) and value.images.remote for value in values)
 
 
 def _part(kind: PromptChunks, value: Any, path: str) -> PromptPart:

@@ -23,6 +23,7 @@ from onward.dialects.fields import (
     TOP_NEEDS_LOGPROBS,
     TWO_PROMPTS,
 )
+from onward.dialects.messages import MESSAGES
 from onward.dialects.passed import passed_surfaces
 from onward.dialects.schema import (
     Action,
@@ -304,6 +305,7 @@ OPENAI: Final = Dialect(
         for surface in (
             _COMPLETIONS,
             _CHAT,
+            MESSAGES,
             _MODELS,
             _ONE_MODEL,
             _TOKENIZE,

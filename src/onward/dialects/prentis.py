@@ -18,6 +18,7 @@ from onward.dialects.fields import (
     stop,
     stream,
 )
+from onward.dialects.messages import MESSAGES
 from onward.dialects.openai import OPENAI
 from onward.dialects.schema import (
     Action,
@@ -135,6 +136,7 @@ _ERROR_KEYS: Final = ("message", "type", "code", "param")
 _SURFACES: Final = (
     _COMPLETIONS,
     _CHAT,
+    MESSAGES,
     *(OPENAI.surfaces[name] for name in ("models", "model")),
 )
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn, TypeVar, cast
 
 from onward.core.failure import Failure, excerpt, invalid
+from onward.dialects.blocks import read_turns
+from onward.dialects.client_tools import read_client_tool_choice, read_client_tools
 from onward.dialects.conversation import read_messages
 from onward.dialects.images import read_prompt_chunks
 from onward.dialects.prompts import read_logit_bias, read_prompts, read_stops, read_token_ids
@@ -18,6 +20,8 @@ from onward.dialects.values import (
     AnyOf,
     Boolean,
     Choice,
+    ClientToolChoice,
+    ClientTools,
     Integer,
     ListOf,
     LogitBias,
@@ -31,6 +35,7 @@ from onward.dialects.values import (
     TokenIds,
     ToolChoice,
     Tools,
+    Turns,
     Value,
     mistyped,
     unlisted,
@@ -239,6 +244,9 @@ _COMPILERS: Final[Mapping[type[Value], Callable[[Any], Reader]]] = {
     Messages: _compiler(read_messages),
     Tools: _compiler(read_tools),
     ToolChoice: _compiler(read_tool_choice),
+    Turns: _compiler(read_turns),
+    ClientTools: _compiler(read_client_tools),
+    ClientToolChoice: _compiler(read_client_tool_choice),
 }
 _JSON_TYPES: Final[Mapping[type[Value], tuple[type, ...]]] = {
     Boolean: (bool,),

@@ -92,38 +92,6 @@ class NamedTool(msgspec.Struct, frozen=True, kw_only=True):
     tools: str = "tools"
 
 
-class Surface(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A route of a dialect and what its body may hold."""
-
-    name: str
-    method: str
-    path: str
-    """Below the mount; ``{model}`` may hold slashes."""
-    about: str
-    at_root: bool = False
-    """Whether it also stands at the root of the server, beside the mount."""
-    fields: tuple[Field, ...] = ()
-    rules: tuple[Rule | Product | NamedTool, ...] = ()
-    constants: dict[str, Any] = {}
-    """Values of the neutral request that no caller sets."""
-
-
-class ErrorRow(msgspec.Struct, frozen=True):
-    """What a caller sees of one kind of failure."""
-
-    status: int
-    type: str
-    code: str | None
-    message: str | None = None
-    """Shown in place of the failure's own message, where that says too much."""
-    passes_status: bool = False
-    """Whether the status that a model's only provider answered is shown instead (K-7)."""
-
-    def looks_like(self, other: "ErrorRow") -> bool:
-        """Whether no caller can tell failures of both apart, as long as no provider answered."""
-        return msgspec.structs.replace(other, passes_status=self.passes_status) == self
-
-
 class UsageWhen(StrEnum):
     """When a stream ends with a usage event."""
 
@@ -146,6 +114,59 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     delta_keys: tuple[str, ...] = ()
     """Keys that every chat delta has, null when it brings nothing new of them."""
     error_keys: tuple[str, ...] = ("message", "type", "param", "code")
+
+
+class FailureShape(msgspec.Struct, frozen=True, kw_only=True):
+    """Failures as Anthropic's API writes them: ``{"type": "error", "error": {"type", "message"},
+    "request_id"}``, in a stream as the event ``error``. Their statuses are the dialect's.
+    """
+
+    types: dict[int, str]
+    """The type of an error by its status."""
+    other_4xx: str
+    other_5xx: str
+    header: str
+    """A header of every answer that holds the request's ID, beside `x-request-id`."""
+
+    def type_of(self, status: int) -> str:
+        """The type of an error with this status."""
+        return self.types.get(status) or (self.other_4xx if status < 500 else self.other_5xx)
+
+
+class Surface(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A route of a dialect and what its body may hold."""
+
+    name: str
+    method: str
+    path: str
+    """Below the mount; ``{model}`` may hold slashes."""
+    about: str
+    at_root: bool = False
+    """Whether it also stands at the root of the server, beside the mount."""
+    fields: tuple[Field, ...] = ()
+    rules: tuple[Rule | Product | NamedTool, ...] = ()
+    constants: dict[str, Any] = {}
+    """Values of the neutral request that no caller sets."""
+    failures: FailureShape | None = None
+    """How its failures are written; None: as the dialect writes them."""
+    stream: Stream | None = None
+    """How its events are framed; None: as the dialect frames them."""
+
+
+class ErrorRow(msgspec.Struct, frozen=True):
+    """What a caller sees of one kind of failure."""
+
+    status: int
+    type: str
+    code: str | None
+    message: str | None = None
+    """Shown in place of the failure's own message, where that says too much."""
+    passes_status: bool = False
+    """Whether the status that a model's only provider answered is shown instead (K-7)."""
+
+    def looks_like(self, other: "ErrorRow") -> bool:
+        """Whether no caller can tell failures of both apart, as long as no provider answered."""
+        return msgspec.structs.replace(other, passes_status=self.passes_status) == self
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):

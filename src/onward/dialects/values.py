@@ -160,6 +160,24 @@ class ToolChoice(Value, frozen=True, kw_only=True):
     """``none``, ``auto``, ``required``, or a function by name."""
 
 
+class Turns(Value, frozen=True, kw_only=True):
+    """A conversation whose messages are made of blocks, as Anthropic's API writes it."""
+
+    most: int
+    most_parts: int
+    images: Images
+
+
+class ClientTools(Value, frozen=True, kw_only=True):
+    """Functions that the model may call, as Anthropic's API declares them. None that a server runs."""
+
+    most: int
+
+
+class ClientToolChoice(Value, frozen=True, kw_only=True):
+    """``{"type": "auto"}``, `any`, `none`, or `tool` with a name."""
+
+
 def mistyped(path: str, wanted: str, value: Any) -> Failure:
     """The failure of a value of another type than `wanted`, a phrase such as "a string".
 

@@ -33,6 +33,7 @@ def endpoints(generation: Generation, tokens: Tokens, models: Models) -> dict[st
     return {
         "completions": generation.completions,
         "chat": generation.chat,
+        "messages": generation.messages,
         "models": listing.models,
         "model": listing.model,
         "tokenize": tokens.tokenize,
@@ -48,7 +49,7 @@ def mount(routes: Routes, path: str, dialect: Dialect, answers: dict[str, Endpoi
     A surface that also stands at the root does so for the first dialect that has it.
     """
     for surface in dialect.surfaces.values():
-        route = Route(endpoint=answers[surface.name], surface=surface.name, dialect=dialect)
+        route = Route(endpoint=answers[surface.name], surface=surface.name, dialect=dialect, table=surface)
         routes.add(surface.method, path + surface.path, route)
         if surface.at_root and not routes.has(surface.method, surface.path):
             routes.add(surface.method, surface.path, route)

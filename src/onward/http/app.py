@@ -11,6 +11,7 @@ from onward.core.failure import Failure, FailureKind, excerpt
 from onward.core.ids import IdFactory
 from onward.dialects.schema import Auth, HeaderValue
 from onward.http.exchange import Disconnected, Exchange, Headers, dialect_headers, shutting_down, went_wrong
+from onward.http.lifecycle import Lifecycle, Work
 from onward.http.log import RequestLog
 from onward.http.metrics import Metrics
 from onward.http.record import Record
@@ -32,12 +33,15 @@ class App:
         log: RequestLog,
         ids: IdFactory,
         header_values: Mapping[HeaderValue, bytes],
+        lifecycle: Lifecycle,
         recheck: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`header_values`: what headers of dialects hold that is the same for all requests.
 
         `recheck` looks for new keys before one is refused. It may raise STORE_DOWN.
         """
+        self.work = Work()
+        self._lifecycle = lifecycle
         self._recheck = recheck
         self._routes = routes
         self._keys = keys
@@ -58,13 +62,16 @@ class App:
             started=time.monotonic(),
             header_values=self._header_values,
         )
+        exchange.closes = self._lifecycle.draining
         self._metrics.began()
+        self.work.begin()
         route = None
         try:
             methods, exchange.tail = self._routes.find(exchange.path) or ({}, "")
             route = methods.get(exchange.method)
             await (self._not_found(exchange, methods) if route is None else self._answer(exchange, route))
         finally:
+            self.work.end()
             self._metrics.ended(exchange.record)
             if route is None or not route.quiet or exchange.record.status == 500:
                 self._log.write(exchange.record, time.monotonic())
@@ -75,9 +82,12 @@ class App:
         """Log and count a request that the protocol refuses before it is one: `refusal.Refuse`."""
         now = time.monotonic()
         dialect = self._routes.dialect(path or "/")
-        encoded = encode_failure(dialect, failure)
+        table = self._routes.table(path or "/")
+        shape = table.failures if table is not None else None
+        request_id = self._ids()
+        encoded = encode_failure(dialect, failure, shape, request_id)
         record = Record(
-            request_id=self._ids(),
+            request_id=request_id,
             label=None,
             method=method or "-",
             path=path or "-",
@@ -89,10 +99,14 @@ class App:
         self._metrics.ended(record)
         self._log.write(record, now)
         values = {**self._header_values, HeaderValue.REQUEST_ID: record.request_id.encode()}
-        return record.status, [*encoded.headers, *dialect_headers(dialect, values, failed=True)], encoded.body
+        headers = [*encoded.headers, *dialect_headers(dialect, values, failed=True)]
+        if shape is not None:
+            headers.append((shape.header.encode(), request_id.encode()))
+        return record.status, headers, encoded.body
 
     async def _not_found(self, exchange: Exchange, allow: Collection[str]) -> None:
         path = excerpt(exchange.path)
+        exchange.table = self._routes.table(exchange.path)
         if not allow:
             meant = self._routes.closest(exchange.path)
             hint = f" Did you mean {meant}?" if meant else ""
@@ -107,8 +121,11 @@ class App:
     async def _answer(self, exchange: Exchange, route: Route) -> None:
         exchange.record.surface = route.surface
         exchange.dialect = route.dialect or exchange.dialect
+        exchange.table = route.table
         try:
             if not route.open:
+                if self._lifecycle.draining:
+                    raise shutting_down()
                 key = exchange.key = await self._key(exchange)
                 exchange.record.key = key.name if key else None
                 exchange.tenant = self._keys.tenant(key)

@@ -20,9 +20,10 @@ from onward.serve.job import Job, lower, prepare_chat, prepare_completion, worst
 from onward.serve.model import Deployment, ProxiedModel, ServedModel
 from onward.wire.chat import ChatEncoder
 from onward.wire.completions import CompletionEncoder
+from onward.wire.messages import MessagesEncoder
 from onward.wire.passing.outgoing import Passed, read_passed
 from onward.wire.passing.prompt_size import image_count
-from onward.wire.requests import chat_request, completion_request
+from onward.wire.requests import chat_request, completion_request, messages_request
 
 LARGE_BODY = 128 * 1024
 """Bytes from which a body is read in a thread, so that nobody else waits for it."""
@@ -35,13 +36,14 @@ class Surface(msgspec.Struct, frozen=True):
     name: str
     read: Callable[[Any, dict[str, Any]], Any]
     prepare: Callable[[Any, Any, str], Awaitable[Job]]
-    encoder: Callable[..., ChatEncoder | CompletionEncoder]
+    encoder: Callable[..., ChatEncoder | CompletionEncoder | MessagesEncoder]
     capability: str
     """What a model must declare."""
 
 
 COMPLETIONS = Surface("completions", completion_request, prepare_completion, CompletionEncoder, "completions")
 CHAT = Surface("chat", chat_request, prepare_chat, ChatEncoder, "chat")
+MESSAGES = Surface("messages", messages_request, prepare_chat, MessagesEncoder, "chat")
 
 
 async def in_turn(read: Callable[..., Any], exchange: Exchange, raw: bytes, body: dict[str, Any]) -> Any:

@@ -7,11 +7,11 @@ from typing import Any
 
 from onward.admission.keys import Key, Tenant
 from onward.core.failure import Failure, FailureKind
-from onward.dialects.schema import Dialect, HeaderValue
+from onward.dialects.schema import Dialect, FailureShape, HeaderValue, Stream, Surface
 from onward.http.cycle import REFUSED
 from onward.http.limits import Limits
 from onward.http.record import Record
-from onward.wire.errors import encode_failure
+from onward.wire.errors import EncodedFailure, encode_failure, failure_event
 
 _PLAIN_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _PLAIN_KEY = re.compile(rb"[!-~](?:[ -~]{0,253}[!-~])?")
@@ -65,6 +65,8 @@ class Exchange:
         self.receive = receive
         self.send = send
         self.dialect = dialect
+        self.table: Surface | None = None
+        """The dialect's surface that answers, once it is known."""
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
@@ -88,6 +90,8 @@ class Exchange:
         """Who pays for the key."""
         self.tail = ""
         """What the route's last part stands for: a model's ID."""
+        self.closes = False
+        """Whether the connection ends with this answer."""
         self.answering = False
         """Whether the status was sent."""
         self.answered = False
@@ -158,16 +162,37 @@ class Exchange:
         """The status and headers of an answer whose body follows."""
         self.answering = True
         self.record.status = status
-        if self._unread:
+        if self._unread or self.closes:
             headers.append((b"connection", b"close"))
         headers += dialect_headers(self.dialect, self.header_values, failed=status >= 400)
+        if self.failures is not None:
+            headers.append((self.failures.header.encode(), self.shown_id.encode()))
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def fail(self, failure: Failure, headers: Headers | None = None) -> None:
         """A failure as the dialect shows it."""
         self.record.failure = failure.kind
-        encoded = encode_failure(self.dialect, failure)
+        encoded = self.failure_answer(failure)
         await self.respond(encoded.status, encoded.body, [*encoded.headers, *(headers or [])])
+
+    def failure_answer(self, failure: Failure) -> EncodedFailure:
+        """A failure as an answer of its own."""
+        return encode_failure(self.dialect, failure, self.failures, self.shown_id)
+
+    def failure_event(self, failure: Failure) -> bytes:
+        """A failure as the event that ends a stream."""
+        return failure_event(self.dialect, failure, self.failures, self.shown_id)
+
+    @property
+    def failures(self) -> FailureShape | None:
+        """How the surface writes failures, where that is not the dialect's way."""
+        return self.table.failures if self.table is not None else None
+
+    @property
+    def framing(self) -> Stream:
+        """How events are framed."""
+        own = self.table.stream if self.table is not None else None
+        return own or self.dialect.stream
 
 
 def dialect_headers(dialect: Dialect, values: Mapping[HeaderValue, bytes], *, failed: bool) -> Headers:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from onward.dialects.schema import Dialect
+from onward.dialects.schema import Dialect, Surface
 from onward.http.exchange import Exchange
 
 _LONGEST_MEANT = 200
@@ -20,6 +20,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Its name in metrics and logs."""
     dialect: Dialect | None = None
     """Who speaks here; None: whose mount the path is under."""
+    table: Surface | None = None
+    """The dialect's surface that it answers."""
     open: bool = False
     """Whether it is answered without a key."""
     quiet: bool = False
@@ -84,6 +86,20 @@ class Routes:
         return (
             max(ends, key=len) if ends else next(iter(difflib.get_close_matches(path, paths, 1, 0.85)), None)
         )
+
+    def table(self, path: str) -> Surface | None:
+        """Whose failures are shown for a path that nothing answers: of a surface that has a shape of its own
+        for them, and that was probably meant.
+        """
+        for mount, dialect in self._mounts:
+            if path.startswith(mount) and path[len(mount) : len(mount) + 1] in ("", "/"):
+                rest = path[len(mount) :]
+                for surface in dialect.surfaces.values():
+                    meant = rest.endswith(surface.path) or rest.startswith(surface.path + "/")
+                    if surface.failures is not None and meant:
+                        return surface
+                return None
+        return None
 
     def dialect(self, path: str) -> Dialect:
         """Whose errors are shown for a path; outside of every mount the first dialect's."""

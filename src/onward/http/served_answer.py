@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
-from onward.core.delta import ChoiceDelta, fold, settled
+from onward.core.delta import ChoiceDelta
 from onward.http.record import Record
 from onward.serve.job import Job
 from onward.serve.pipeline import run
 from onward.wire.chat import ChatEncoder
 from onward.wire.completions import CompletionEncoder
+from onward.wire.messages import MessagesEncoder
 
 _LARGE_ANSWER = 20_000
 """Log probabilities from which an answer is written in a thread."""
@@ -21,7 +22,9 @@ class ServedAnswer:
     estimated: bool = False
     status: int | None = None
 
-    def __init__(self, job: Job, encoder: ChatEncoder | CompletionEncoder, record: Record) -> None:
+    def __init__(
+        self, job: Job, encoder: ChatEncoder | CompletionEncoder | MessagesEncoder, record: Record
+    ) -> None:
         self._job = job
         self._encoder = encoder
         self._record = record
@@ -52,11 +55,8 @@ class ServedAnswer:
         self.first = self._record.last_piece  # a caller sees nothing before its end
         entries = sum(len(delta.entries) for delta in deltas) * (1 + (self._job.request.logprobs or 0))
         if entries < _LARGE_ANSWER:
-            return self._folded(deltas)
-        return await asyncio.to_thread(self._folded, deltas)
-
-    def _folded(self, deltas: list[ChoiceDelta]) -> bytes:
-        return self._encoder.body([settled(choice) for choice in fold(deltas)], self.usage)
+            return self._encoder.whole(deltas, self.usage)
+        return await asyncio.to_thread(self._encoder.whole, deltas, self.usage)
 
     def _note(self, delta: ChoiceDelta) -> None:
         self._record.piece()

@@ -82,6 +82,10 @@ class Renderer(Protocol):
         """The parser of one reply to `prompt`. `end_token_ids`: all that end the generation."""
         ...
 
+    def takes_effort(self, effort: str | float | bool) -> bool:
+        """Whether it takes a value of `reasoning_effort`."""
+        ...
+
     @property
     def name(self) -> str:
         """The family, or ``template``."""

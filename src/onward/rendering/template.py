@@ -117,6 +117,10 @@ class TemplateRenderer:
         """The parser of a reply; see `renderer.Renderer`."""
         return self.reply(reply_options(request, prompt, index=index, end_token_ids=end_token_ids))
 
+    def takes_effort(self, effort: str | float | bool) -> bool:
+        switches = any(name in self._variables for name in _SWITCHES)
+        return switches or (not isinstance(effort, bool) and "reasoning_effort" in self._variables)
+
     def reply(self, options: ReplyOptions) -> Reply:
         """A parser without a request."""
         return Reply(self._table, self._tokenizer, self._tokenizer.end_token_ids, options)
@@ -255,6 +259,9 @@ class NoChat:
 
     def render(self, request: ChatRequest) -> RenderedPrompt:  # noqa: ARG002 - none has one
         raise Failure(FailureKind.SURFACE_UNSUPPORTED, self.reason)
+
+    def takes_effort(self, effort: str | float | bool) -> bool:  # noqa: ARG002
+        return False
 
     def parser(
         self,

@@ -20,6 +20,7 @@ from onward.serve.prompts import (
     render,
     stop_ids,
 )
+from onward.serve.thinking import with_effort
 from onward.serve.tool_choice import check_request
 
 
@@ -67,6 +68,8 @@ async def prepare_chat(served: ServedModel, request: ChatRequest, request_id: st
     """Render a conversation and make its job. Raises `Failure`."""
     check_tokens_named(served, request)
     check_request(served, request)
+    if request.thinking is not None:
+        request = with_effort(served, request)
     rendered = await render(served, request)
     prompt = await chat_prompt(served, request, rendered)
     limit = output_limit(served, request, prompt.length, "messages")

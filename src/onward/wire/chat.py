@@ -6,7 +6,7 @@ with the finish reason.
 
 from typing import Any
 
-from onward.core.delta import ChoiceDelta, ToolCallDelta
+from onward.core.delta import ChoiceDelta, ToolCallDelta, fold, settled
 from onward.core.failure import Failure
 from onward.core.request import ChatRequest
 from onward.core.usage import Usage
@@ -78,6 +78,10 @@ class ChatEncoder:
     def failure(self, failure: Failure) -> bytes:
         """The event that ends a stream that failed."""
         return self._frames.failure(failure)
+
+    def whole(self, deltas: list[ChoiceDelta], usage: Usage) -> bytes:
+        """The unstreamed answer: the fold of a stream's deltas."""
+        return self.body([settled(choice) for choice in fold(deltas)], usage)
 
     def body(self, choices: list[ChoiceDelta], usage: Usage) -> bytes:
         """The unstreamed answer: `choices` are whole, one for each index, in order."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from onward.core.delta import ChoiceDelta
+from onward.core.delta import ChoiceDelta, fold, settled
 from onward.core.failure import Failure
 from onward.core.request import CompletionRequest
 from onward.core.usage import Usage
@@ -47,6 +47,10 @@ class CompletionEncoder:
     def failure(self, failure: Failure) -> bytes:
         """The event that ends a stream that failed."""
         return self._frames.failure(failure)
+
+    def whole(self, deltas: list[ChoiceDelta], usage: Usage) -> bytes:
+        """The unstreamed answer: the fold of a stream's deltas."""
+        return self.body([settled(choice) for choice in fold(deltas)], usage)
 
     def body(self, choices: list[ChoiceDelta], usage: Usage) -> bytes:
         """The unstreamed answer: `choices` are whole, one for each index, in order."""

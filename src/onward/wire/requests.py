@@ -2,15 +2,19 @@
 
 from typing import Any
 
+from onward.core.failure import invalid
 from onward.core.generate import Sampling
-from onward.core.request import ChatRequest, CompletionRequest
+from onward.core.request import ChatRequest, CompletionRequest, Message, Thinking
 from onward.core.tokenizing import DetokenizeRequest, TokenizeRequest
+from onward.dialects.client_tools import ToolUse
 from onward.dialects.interpreter import read
 from onward.dialects.prompts import PromptList, StopList
 from onward.dialects.schema import Dialect
+from onward.dialects.tools import check_tool_choice
 
 _NO_STOPS = StopList()
 _NO_PROMPTS = PromptList([], batch=False)
+_NO_TOOL_USE = ToolUse()
 
 
 def completion_request(dialect: Dialect, body: dict[str, Any]) -> CompletionRequest:
@@ -40,6 +44,43 @@ def chat_request(dialect: Dialect, body: dict[str, Any]) -> ChatRequest:
         **_conversation(found),
         **_output(found),
     )
+
+
+def messages_request(dialect: Dialect, body: dict[str, Any]) -> ChatRequest:
+    """A body of the `messages` surface. Raises `Failure` with the field that is wrong."""
+    found = read(dialect.surfaces["messages"], body)
+    use: ToolUse = found["tool_choice"] or _NO_TOOL_USE
+    tools: list[dict[str, Any]] = found["tools"]
+    check_tool_choice(use.choice, tools, "tool_choice")
+    messages: list[Message] = found["messages"]
+    continues = messages[-1].role == "assistant"
+    system: str | list[dict[str, str]] | None = found["system"]
+    if system:
+        text = system if isinstance(system, str) else "\n".join([block["text"] for block in system])
+        messages = [Message(role="system", content=text), *messages]
+    return ChatRequest(
+        messages=messages,
+        tools=tools,
+        tool_choice=use.choice,
+        parallel_tool_calls=use.parallel,
+        thinking=_thinking(found["thinking"], found["output_config"]),
+        continue_final_message=continues,
+        add_generation_prompt=not continues,
+        **_output({**found, "user": (found["metadata"] or {}).get("user_id")}),
+    )
+
+
+def _thinking(sent: dict[str, Any] | None, output: dict[str, Any] | None) -> Thinking | None:
+    effort = (output or {}).get("effort")
+    if sent is None:
+        return Thinking(effort=effort) if effort else None
+    kind, budget = sent["type"], sent["budget_tokens"]
+    if kind == "enabled" and budget is None:
+        raise invalid(
+            "thinking.budget_tokens", "'thinking.budget_tokens' is required where 'thinking' is enabled."
+        )
+    on = {"enabled": True, "disabled": False}.get(kind)
+    return Thinking(on=on, budget=budget, effort=effort, shown=sent["display"] != "omitted")
 
 
 def render_request(dialect: Dialect, body: dict[str, Any]) -> ChatRequest:

@@ -35,12 +35,15 @@ class Efforts(msgspec.Struct, frozen=True, kw_only=True):
             if isinstance(wanted, bool) and wanted in self.values:
                 return self.values[wanted]
             return self.default
+        if not self.takes(effort):
+            raise self._refused(effort)
+        return self.values[effort] if isinstance(effort, bool | str) else effort
+
+    def takes(self, effort: str | float | bool) -> bool:
+        """Whether a value is one of those."""
         if isinstance(effort, bool | str):
-            if effort in self.values:
-                return self.values[effort]
-        elif self.numbers is not None and self.numbers[0] <= effort <= self.numbers[1]:
-            return effort
-        raise self._refused(effort)
+            return effort in self.values
+        return self.numbers is not None and self.numbers[0] <= effort <= self.numbers[1]
 
     def _refused(self, effort: str | float | bool) -> Failure:
         shown = f"'{excerpt(effort, 40)}'" if isinstance(effort, str) else str(effort).lower()

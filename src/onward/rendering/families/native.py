@@ -52,6 +52,9 @@ class NativeRenderer:
         begun = request.add_generation_prompt or request.continue_final_message
         return RenderedPrompt(ids, sorted(self._stops), prefill if begun else [], builder.images)
 
+    def takes_effort(self, effort: str | float | bool) -> bool:
+        return self.family.efforts.takes(effort)
+
     def build(self, request: ChatRequest) -> PromptBuilder:
         """The prompt before it is encoded."""
         family = self.family
