@@ -1,0 +1,169 @@
+"""Answers of OpenAI's chat completions as deltas."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from onward.core.delta import ChoiceDelta, FinishReason, ToolCallDelta
+from onward.core.failure import Failure, FailureKind
+from onward.core.usage import Usage
+from onward.wire.passing.events import Choice, NoEvent, is_error, new_text, read_payload
+from onward.wire.passing.message_events import fields_of, items_of, text_at
+from onward.wire.passing.refusal import stream_error
+from onward.wire.passing.usage import read_usage
+from onward.wire.thinking_blocks import read_thinking_blocks
+from onward.wire.translating.reading import DeltaReader
+
+_REASONS: Final = {
+    "length": FinishReason.LENGTH,
+    "tool_calls": FinishReason.TOOL_CALLS,
+    "function_call": FinishReason.TOOL_CALLS,
+    "content_filter": FinishReason.CONTENT_FILTER,
+}
+"""Every other reason is a stop."""
+
+
+class _Call:
+    """A call whose beginning has come."""
+
+    __slots__ = ("arguments", "id", "index", "name", "told")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.id = ""
+        self.name = ""
+        self.arguments = ""
+        """What came before it could be told."""
+        self.told = False
+
+
+class OpenAiDeltas(DeltaReader):
+    """Reads one answer, of one choice, of OpenAI's API."""
+
+    __slots__ = ("_by_place", "_calls", "_new_id", "_usage")
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        """`new_id` names calls that the provider gave no ID."""
+        super().__init__()
+        self._new_id = new_id
+        self._calls: list[_Call] = []
+        self._by_place: dict[Any, _Call] = {}
+        """By the index that the provider says."""
+        self._usage: Usage | None = None
+
+    @property
+    def usage(self) -> Usage | None:
+        usage = self._usage
+        return None if usage is None or (self.output_events and not usage.completion_tokens) else usage
+
+    def whole(self, body: bytes) -> list[ChoiceDelta]:
+        try:
+            answer = read_payload(body)
+        except NoEvent:
+            raise _no_answer() from None
+        if is_error(answer):
+            raise stream_error(answer.error)
+        if not answer.choices:
+            raise _no_answer()
+        deltas: list[ChoiceDelta] = []
+        choice = answer.choices[0]
+        self._choice(choice, fields_of(choice.message), deltas, numbered=False)
+        self.finish.setdefault(0, "stop")
+        self._usage = read_usage(answer.usage)
+        self._end(deltas)
+        return deltas
+
+    def _data(self, data: bytes, name: bytes, deltas: list[ChoiceDelta]) -> None:
+        if data.strip() == b"[DONE]":
+            self.done = True
+            return
+        payload = read_payload(data)
+        if is_error(payload, name):
+            self.fail(data.decode("utf-8", "replace"), stream_error(payload.error))
+            return
+        for choice in payload.choices or ():
+            if choice.index in (0, None):
+                self._choice(choice, fields_of(choice.delta or choice.message), deltas, numbered=True)
+        if type(payload.usage) is dict:
+            self._usage = read_usage(payload.usage) or self._usage
+
+    def _end(self, deltas: list[ChoiceDelta]) -> None:
+        if 0 not in self.finish and not (self.done and self.output_events):
+            self.broke_off()
+            return
+        for call in self._calls:
+            if not call.told:
+                deltas.append(self._tell(call))
+        reason = _REASONS.get(self.finish.get(0, ""), FinishReason.STOP)
+        if self._calls and reason is FinishReason.STOP:
+            reason = FinishReason.TOOL_CALLS
+        deltas.append(ChoiceDelta(index=0, finish=reason))
+
+    def _choice(
+        self, choice: Choice, said: dict[str, Any], deltas: list[ChoiceDelta], *, numbered: bool
+    ) -> None:
+        """`numbered`: whether calls say which they are; in a whole answer each is a new one."""
+        if text := new_text(choice):
+            self.count(text)
+            self._usage = None
+        delta = ChoiceDelta(
+            index=0,
+            text=text_at(said, "content") or text_at(said, "refusal"),
+            reasoning=text_at(said, "reasoning_content") or text_at(said, "reasoning"),
+            thoughts=read_thinking_blocks(said.get("thinking_blocks")) or None,
+        )
+        calls: list[Any] = items_of(said.get("tool_calls"))
+        if said.get("function_call") is not None:
+            calls = [*calls, {"index": "function", "function": said["function_call"]}]
+        told: list[ToolCallDelta] = []
+        for item in calls:
+            told += self._call(fields_of(item), numbered=numbered)
+        if told:
+            delta.tool_calls = told
+        if not delta.is_empty():
+            deltas.append(delta)
+        if choice.finish_reason:
+            self.finish[0] = str(choice.finish_reason)
+
+    def _call(self, said: dict[str, Any], *, numbered: bool) -> list[ToolCallDelta]:
+        """The piece of a call. A call is told once its name is here, with its ID, and never again."""
+        call = self._known(said, numbered=numbered)
+        function = fields_of(said.get("function"))
+        arguments = text_at(function, "arguments")
+        if call.told:
+            return [ToolCallDelta(call.index, arguments=arguments)] if arguments else []
+        call.id = call.id or text_at(said, "id")
+        call.name += text_at(function, "name")
+        call.arguments += arguments
+        return self._tell(call).tool_calls if call.name else []
+
+    def _known(self, said: dict[str, Any], *, numbered: bool) -> _Call:
+        """Some providers leave the index out; a new ID then begins a call."""
+        place = said.get("index")
+        if not numbered or type(place) not in (int, str):
+            given = text_at(said, "id")
+            last = self._calls[-1] if self._calls and numbered else None
+            if last is not None and given in ("", last.id):
+                return last
+            place = ("after", len(self._calls))
+        call = self._by_place.get(place)
+        if call is None:
+            call = self._by_place[place] = _Call(len(self._calls))
+            self._calls.append(call)
+        return call
+
+    def _tell(self, call: _Call) -> ChoiceDelta:
+        call.told = True
+        call.id = call.id or f"call_{self._new_id()}"
+        told, call.arguments = call.arguments, ""
+        return _delta(ToolCallDelta(call.index, call.id, call.name, told))
+
+
+def _delta(call: ToolCallDelta) -> ChoiceDelta:
+    return ChoiceDelta(index=0, tool_calls=[call])
+
+
+def _no_answer() -> Failure:
+    return Failure(
+        FailureKind.UPSTREAM_UNAVAILABLE,
+        "The model's provider answered with something that is no answer. Send the request again.",
+    )
