@@ -36,6 +36,17 @@ class Client:
         """The JSON answer of a GET under the base URL."""
         return self._json("GET", path, None)
 
+    def get_as_operator(self, path: str, variable: str) -> Any:
+        """The JSON answer of a GET of the admin API. `variable`: of the environment, with its token."""
+        token = os.environ.get(variable, "")
+        if not token.isascii() or not token.isprintable() or not token:
+            raise CommandError(
+                f"this asks the admin API: put the token that the server has in {variable} into {variable}"
+            )
+        self._http.headers["authorization"] = f"Bearer {token}"
+        self.base = f"{self.origin}/admin/v1"
+        return self.get(path)
+
     def post(self, path: str, body: bytes) -> Any:
         """The JSON answer to a JSON body."""
         return self._json("POST", path, body)

@@ -121,7 +121,16 @@ def _models(commands: Commands) -> None:
     listing = _command(actions, "list", "one line for each model", "models:list_models")
     show = _command(actions, "show", "all that the server says about a model", "models:show_model")
     show.add_argument("id", metavar="ID", help="the model")
-    for parser in (listing, show):
+    explain = _command(actions, "explain", "where a request would go now, and why", "models:explain_model")
+    explain.add_argument("id", metavar="ID", help="the model")
+    explain.add_argument("--json", action="store_true", help="as JSON")
+    explain.add_argument(
+        "--admin-token-env",
+        metavar="NAME",
+        default="ONWARD_ADMIN_TOKEN",
+        help="environment variable with the token of the admin API (%(default)s)",
+    )
+    for parser in (listing, show, explain):
         _server_options(parser)
 
 

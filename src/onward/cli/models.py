@@ -21,6 +21,33 @@ def show_model(chosen: argparse.Namespace) -> None:
     print(json.dumps(Client(chosen).get(f"/models/{chosen.id}"), indent=2, ensure_ascii=False))
 
 
+def explain_model(chosen: argparse.Namespace) -> None:
+    """Print who would be asked for a model now, in this order, and who would not, and why."""
+    told = Client(chosen).get_as_operator(f"/models/{chosen.id}/explain", chosen.admin_token_env)
+    if chosen.json:
+        print(json.dumps(told, indent=2, ensure_ascii=False))
+        return
+    print(f"{told['model']}, as process {told['process']} sees it")
+    alike: dict[str, list[str]] = {}
+    for route in told["routes"]:
+        alike.setdefault(_route(route), []).append(f"{route['surface']} ({route['dialect']})")
+    for lines, routes in alike.items():
+        print(f"\n{', '.join(routes)}\n{lines}")
+    for one in told["deployments"]:
+        replicas = (one["provider"] or {}).get("replicas") or []
+        if replicas:
+            print(f"\nreplicas of {one['provider']['name']}, for {one['name']}")
+        for replica in replicas:
+            state = replica["breaker"]["state"].replace("_", " ")
+            print(f"  {replica['name']}  {state}, {replica['in_flight']} in flight")
+
+
+def _route(route: dict[str, Any]) -> str:
+    asked = [f"  {n}. {one['deployment']}: {one['why']}" for n, one in enumerate(route["asked"], 1)]
+    never = [f"  -  {one['deployment']}: {one['why']}" for one in route["not_asked"]]
+    return "\n".join([*asked, *never])
+
+
 def render(chosen: argparse.Namespace) -> None:
     """Read a chat request and print the prompt that it becomes on a server, as JSON."""
     body = json.dumps(read_request() | {"model": chosen.id}).encode()

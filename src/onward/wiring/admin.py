@@ -12,16 +12,24 @@ from onward.admission.roster import Roster
 from onward.admission.store import Store
 from onward.core.clock import SystemClock
 from onward.core.failure import Failure
+from onward.dialects import DIALECTS
 from onward.http.admin.admin import Admin, Token
 from onward.http.exchange import HeldBodies
 from onward.http.served import Models
+from onward.routing.breaker import Breakers
 from onward.wiring import config as settings
 from onward.wiring.admission import Admission
 from onward.wiring.directory import keys_of, tenants_of
 
 
 def admin_of(
-    config: settings.Config, models: Models, held: HeldBodies, admission: Admission, store: Store | None
+    config: settings.Config,
+    models: Models,
+    breakers: Breakers,
+    *,
+    held: HeldBodies,
+    admission: Admission,
+    store: Store | None,
 ) -> Admin:
     """The endpoints of operators over what a process has."""
 
@@ -42,6 +50,8 @@ def admin_of(
         store=store,
         gate=admission.gate,
         models=models,
+        breakers=breakers,
+        dialects=[DIALECTS[name] for name in config.dialects],
         config=config_view(config),
         held=held,
         changed=changed,

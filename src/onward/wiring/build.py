@@ -49,6 +49,7 @@ class Built(msgspec.Struct, frozen=True):
     app: App
     limits: Limits
     lifecycle: Lifecycle
+    breakers: Breakers
 
 
 def build(
@@ -116,7 +117,7 @@ def assemble(
     mounts = {path.rstrip("/"): DIALECTS[name] for name, path in config.dialects.items()}
     routes = Routes(mounts)
     Health(models, metrics, lifecycle, list(mounts), admission.keys).add_to(routes)
-    admin_of(config, models, held, admission, store).add_to(routes)
+    admin_of(config, models, breakers, held=held, admission=admission, store=store).add_to(routes)
     generation = Generation(
         models,
         limits,
@@ -141,7 +142,7 @@ def assemble(
         header_values={HeaderValue.CONFIG_VERSION: config.version.encode()},
         recheck=admission.recheck,
     )
-    return Built(app, limits, lifecycle)
+    return Built(app, limits, lifecycle, breakers)
 
 
 def _served(

@@ -1,7 +1,7 @@
 """`/admin/v1`: who may ask, and which endpoint answers what."""
 
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +12,8 @@ from onward.admission.roster import SHORTEST_TOKEN, Roster
 from onward.admission.store import Store
 from onward.core.failure import Failure, FailureKind, excerpt
 from onward.dialects import DIALECTS
+from onward.dialects.schema import Dialect
+from onward.http.admin.explain import ExplainEndpoint
 from onward.http.admin.keys import KeyEndpoints
 from onward.http.admin.ledger import LedgerEndpoints
 from onward.http.admin.state import StateEndpoints
@@ -19,6 +21,7 @@ from onward.http.admin.tenants import TenantEndpoints
 from onward.http.exchange import Exchange, HeldBodies
 from onward.http.routes import Endpoint, Route, Routes
 from onward.http.served import Models
+from onward.routing.breaker import Breakers
 
 MOUNT: Final = "/admin/v1"
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -68,11 +71,16 @@ class Admin:
         store: Store | None,
         gate: Gate,
         models: Models,
+        breakers: Breakers,
+        dialects: Sequence[Dialect],
         config: dict[str, Any],
         held: HeldBodies,
         changed: Callable[[], Awaitable[None]],
     ) -> None:
-        """`config`: what is told of it. `changed`: awaited after a key or tenant changed."""
+        """`dialects`: those that are served. `config`: what is told of it.
+
+        `changed`: awaited after a key or tenant changed.
+        """
         self._token = token
         keys = KeyEndpoints(roster, held, changed)
         tenants = TenantEndpoints(roster, held, changed)
@@ -95,6 +103,7 @@ class Admin:
             ("GET", "/requests"): ledger.running,
             ("DELETE", "/requests/{request_id}"): ledger.cancel,
             ("GET", "/models"): state.models,
+            ("GET", "/models/{id}/explain"): ExplainEndpoint(models, breakers, dialects).explain,
             ("GET", "/deployments"): state.deployments,
             ("GET", "/config"): state.config,
         }

@@ -8,6 +8,7 @@ from onward.core.price import Price
 from onward.dialects import DIALECTS
 from onward.http.admin.answers import answer, answer_page
 from onward.http.admin.asking import limit_of, place_of, read_query
+from onward.http.admin.explain import replica_views
 from onward.http.exchange import Exchange
 from onward.http.served import Models, Target
 from onward.serve.model import Deployment, ServedModel
@@ -103,5 +104,6 @@ def _deployment(model: str, one: Deployment) -> dict[str, Any]:
             "protocol": provider.protocol.value,
             "surfaces": sorted(provider.surfaces),
             "connections": {"open": status.open, "busy": status.busy, "waiting": status.waiting},
+            "replicas": replica_views(status),
         },
     }
