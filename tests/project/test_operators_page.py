@@ -60,7 +60,9 @@ async def test_requests_are_answered(text_side, tmp_path):
 async def test_every_route_is_on_the_page():
     page = (DOCS / "admin.md").read_text(encoding="utf-8")
     told = re.findall(r"^\| `([A-Z]+) (\S+)` \|", page, re.MULTILINE)
-    nothing: dict = dict.fromkeys(("token", "roster", "store", "gate", "models", "held", "changed", "breakers", "dialects"))
+    nothing: dict = dict.fromkeys(
+        ("token", "roster", "store", "gate", "models", "held", "changed", "breakers", "dialects")
+    )
     assert told == list(Admin(config={}, **nothing).endpoints)
 
 
