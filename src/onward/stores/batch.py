@@ -129,6 +129,19 @@ class GroupCommit(Generic[_Item, _Result]):
                 _fail([future], error)
 
 
+def joined(calls: list[list[_Item]]) -> list[_Item]:
+    """All items of several batches, in order."""
+    return calls[0] if len(calls) == 1 else [item for call in calls for item in call]
+
+
+def parted(calls: list[list[_Item]], results: list[_Result]) -> list[list[_Result]]:
+    """The results of `joined` batches, for each batch by itself."""
+    if len(calls) == 1:
+        return [results]
+    each = iter(results)
+    return [[next(each) for _ in call] for call in calls]
+
+
 def _answer(futures: list[asyncio.Future[_Result]], results: list[_Result]) -> None:
     if len(results) != len(futures):
         _fail(futures, RuntimeError(f"{len(futures)} items were written and {len(results)} results came"))

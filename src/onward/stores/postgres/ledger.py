@@ -28,7 +28,7 @@ from onward.admission.ledger import (
     Settle,
 )
 from onward.core.usage import Usage
-from onward.stores.batch import GroupCommit
+from onward.stores.batch import GroupCommit, joined, parted
 from onward.stores.down import down
 from onward.stores.postgres import claims
 from onward.stores.postgres.arguments import arguments_of
@@ -80,12 +80,9 @@ class Ledger:
         return len(changes.ended)
 
     async def _write(self, calls: list[list[Operation]]) -> list[list[Result]]:
-        operations = calls[0] if len(calls) == 1 else [operation for call in calls for operation in call]
+        operations = joined(calls)
         results = await self._database.ledger(lambda connection: self._apply(connection, operations))
-        if len(calls) == 1:
-            return [results]
-        each = iter(results)
-        return [[next(each) for _ in call] for call in calls]
+        return parted(calls, results)
 
     async def _apply(self, connection: Connection, operations: list[Operation]) -> list[Result]:
         if self._doubt:

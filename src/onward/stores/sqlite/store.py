@@ -16,12 +16,16 @@ from onward.admission.store import (
     UsageQuery,
     UsageRow,
 )
+from onward.core.failure import Failure
+from onward.stores.batch import GroupCommit, joined, parted
+from onward.stores.error import StoreError
 from onward.stores.sqlite import claims as names
 from onward.stores.sqlite import directory, reading
 from onward.stores.sqlite.database import Database, Durability
 from onward.stores.sqlite.ledger import Ledger
 
 _FORGOTTEN_AT_ONCE: Final = 100
+_JOINED: Final = 64
 
 
 class SqliteStore:
@@ -30,6 +34,8 @@ class SqliteStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._ledger = Ledger(database)
+        self._calls: GroupCommit[list[Operation], list[Result]] = GroupCommit(self._write, largest=_JOINED)
+        """Batches of several processes, which one commit writes together."""
 
     @classmethod
     async def open(
@@ -37,28 +43,32 @@ class SqliteStore:
     ) -> "SqliteStore":
         """Open the file, or make it, readable by nobody else. Raises `StoreError`.
 
-        `owner`: the one process that admits requests; a second one is refused. A command that
-        looks at the file beside it, or changes keys, is none.
+        `owner`: the one process that admits requests; a second one is refused. Whoever had a lease is dead
+        then. A command that looks at the file beside it, or changes keys, is none.
         """
-        return cls(Database.open(Path(path), durability, owner=owner))
+        store = cls(Database.open(Path(path), durability, owner=owner))
+        if owner:
+            try:
+                await store._ledger.forget_leases()  # noqa: SLF001 - our own
+            except BaseException as error:
+                await store.close()
+                if isinstance(error, Failure):
+                    raise StoreError(f"The store {path} cannot be written: {error.__cause__}.") from error
+                raise
+        return store
 
     def write(self, operations: list[Operation]) -> list[Result] | Awaitable[list[Result]]:
         """`apply`, which has happened on return where nothing had to be waited for (see `GroupCommit`)."""
         return self._ledger.write(operations)
 
     async def apply(self, operations: list[Operation]) -> list[Result]:
-        results = self._ledger.write(operations)
-        return results if isinstance(results, list) else await results
+        return await self._calls.submit(operations)
 
     async def renew(self, lease: str, until_ms: int) -> None:
         await self._ledger.renew(lease, until_ms)
 
     async def expire_leases(self, now_ms: int, keep: frozenset[str]) -> int:
         return await self._ledger.expire_leases(now_ms, keep)
-
-    async def forget_leases(self) -> None:
-        """Take every process for dead. For the owner of the file as it starts: nobody else has any."""
-        await self._ledger.forget_leases()
 
     async def revision(self) -> int:
         return await self._database.read(directory.revision)
@@ -129,7 +139,16 @@ class SqliteStore:
                 return forgotten
 
     async def close(self) -> None:
+        await self._calls.drain()
         await self._database.close()
+
+    def _write(self, calls: list[list[Operation]]) -> list[list[Result]] | Awaitable[list[list[Result]]]:
+        results = self._ledger.write(joined(calls))
+        return parted(calls, results) if isinstance(results, list) else _later(calls, results)
+
+
+async def _later(calls: list[list[Operation]], results: Awaitable[list[Result]]) -> list[list[Result]]:
+    return parted(calls, await results)
 
 
 open_store = SqliteStore.open
