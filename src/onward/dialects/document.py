@@ -7,7 +7,7 @@ import msgspec
 
 from onward.dialects import DIALECTS
 from onward.dialects.describe import words
-from onward.dialects.schema import Action, Dialect, Field, Rule, Surface, UsageWhen
+from onward.dialects.schema import Action, Dialect, FailureShape, Field, Rule, Surface, UsageWhen
 
 _INTRODUCTION = """\
 # Dialects
@@ -48,7 +48,20 @@ def _surface(surface: Surface) -> str:
     rules = [rule for rule in surface.rules if isinstance(rule, Rule)]
     if rules:
         text += "\nRefused together:\n\n" + "".join(f"- `{rule.param}`: {rule.message}\n" for rule in rules)
-    return text
+    if surface.notes:
+        text += "\n" + "".join(f"- {note}\n" for note in surface.notes)
+    return text + (_shape(surface.failures) if surface.failures is not None else "")
+
+
+def _shape(shape: FailureShape) -> str:
+    """How a surface writes failures in a shape of its own."""
+    rows = [(str(status), f"`{name}`") for status, name in shape.types.items()]
+    rows += [("any other 4xx", f"`{shape.other_4xx}`"), ("any other 5xx", f"`{shape.other_5xx}`")]
+    return (
+        '\nFailures are `{"type": "error", "error": {"type": …, "message": …}, "request_id": …}` here, in a '
+        "stream as the event `error`; the message names the field. Statuses are those below, types:\n\n"
+        + _table(("status", "type"), rows)
+    )
 
 
 def _field(field: Field) -> tuple[str, ...]:

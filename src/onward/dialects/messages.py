@@ -188,4 +188,25 @@ MESSAGES: Final = Surface(
         keep_alive=b'event: ping\ndata: {"type":"ping"}\n\n',
         error_keys=("type", "message"),
     ),
+    notes=(
+        "A header `request-id` repeats `x-request-id`. Headers of the API's version and betas are not read.",
+        (
+            "Messages of one role in a row are one message. Texts of a user, `system` and results stand "
+            "on lines of their own."
+        ),
+        "An assistant's text at the end of `messages` is continued: the answer brings what follows it.",
+        (
+            "`thinking` and `output_config.effort` are wishes: the nearest that a model takes counts, a "
+            "model without a choice ignores them. A budget of up to 4096 tokens is `low`, of up to 16384 "
+            "`medium`, more is `high`."
+        ),
+        "Reasoning of models served here is not signed: its `signature` is empty, and any is taken back.",
+        "A failed call (`is_error`) reads to a model served here as any other: say in its text what failed.",
+        (
+            "`stop_reason` is `model_context_window_exceeded` where the context ended before `max_tokens`, "
+            "and `refusal` where a filter ended the reply."
+        ),
+        "Silence is broken by the event `ping`, which also follows `message_start`.",
+        "A call whose arguments are no JSON object has an empty `input` in an unstreamed answer.",
+    ),
 )

@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Any
 
 from onward.dialects.describe import object_schema
-from onward.dialects.schema import Auth, Dialect, HeaderValue, Surface
+from onward.dialects.schema import Auth, Dialect, FailureShape, HeaderValue, Surface
 
 _SCHEMES: dict[Auth, dict[str, str]] = {
     Auth.BEARER: {"type": "http", "scheme": "bearer"},
@@ -31,7 +31,7 @@ def openapi(dialect: Dialect, mount: str, version: str) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "securitySchemes": {auth.name: _SCHEMES[auth] for auth in dialect.auth},
-            "schemas": {"Error": _error_schema(dialect)},
+            "schemas": {"Error": _error_schema(dialect), **_shapes(dialect)},
             "responses": {f"Error{status}": _error(dialect, status) for status in statuses},
         },
     }
@@ -46,7 +46,7 @@ def _operation(dialect: Dialect, surface: Surface, statuses: list[int]) -> dict[
         "summary": surface.about,
         "responses": {
             "200": {"description": "The answer.", **_headers(dialect, failed=False), "content": content},
-            **{str(status): {"$ref": f"#/components/responses/Error{status}"} for status in statuses},
+            **{str(status): _failure(dialect, surface, status) for status in statuses},
         },
     }
     parameters: list[dict[str, Any]] = []
@@ -77,6 +77,41 @@ def _add_providers(operation: dict[str, Any], dialect: Dialect, passed: Surface)
     if any(row.passes_status for row in rows):
         any_error = {"$ref": f"#/components/responses/Error{min(row.status for row in rows)}"}
         operation["responses"] |= {"4XX": any_error, "5XX": any_error}
+
+
+def _failure(dialect: Dialect, surface: Surface, status: int) -> dict[str, Any]:
+    """The response of a status that tells of a failure."""
+    if surface.failures is None:
+        return {"$ref": f"#/components/responses/Error{status}"}
+    schema = {"$ref": f"#/components/schemas/{surface.name.capitalize()}Error"}
+    return {
+        "description": surface.failures.type_of(status),
+        **_headers(dialect, failed=True),
+        "content": {"application/json": {"schema": schema}},
+    }
+
+
+def _shapes(dialect: Dialect) -> dict[str, Any]:
+    """The schemas of failures that surfaces write in a shape of their own."""
+    return {
+        f"{surface.name.capitalize()}Error": _shape_schema(surface.failures)
+        for surface in dialect.surfaces.values()
+        if surface.failures is not None
+    }
+
+
+def _shape_schema(shape: FailureShape) -> dict[str, Any]:
+    types = sorted({*shape.types.values(), shape.other_4xx, shape.other_5xx})
+    error = {
+        "type": "object",
+        "required": ["type", "message"],
+        "properties": {"type": {"enum": types}, "message": {"type": "string"}},
+    }
+    return {
+        "type": "object",
+        "required": ["type", "error", "request_id"],
+        "properties": {"type": {"const": "error"}, "error": error, "request_id": {"type": "string"}},
+    }
 
 
 def _error_schema(dialect: Dialect) -> dict[str, Any]:

@@ -151,6 +151,8 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """How its failures are written; None: as the dialect writes them."""
     stream: Stream | None = None
     """How its events are framed; None: as the dialect frames them."""
+    notes: tuple[str, ...] = ()
+    """Choices worth telling the reader of ``docs/dialects.md``."""
 
 
 class ErrorRow(msgspec.Struct, frozen=True):
@@ -196,6 +198,9 @@ class Passing(msgspec.Struct, frozen=True, kw_only=True):
     """What is said where none of a model's providers has the route (K-3)."""
     joint_failure: FailureKind | None = None
     """What is shown when several deployments failed; None: the last one's failure."""
+    translates: bool = False
+    """Whether a provider that has not the route is asked in the words of one that it has: `chat` as
+    `messages`, and the other way."""
     members: frozenset[str] | None = None
     """Top-level members of a provider's answers and events that pass, so that none names the provider
     (P-5); `usage` is not among them: it is told as we count it. None: all pass, as they came."""

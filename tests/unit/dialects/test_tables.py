@@ -17,7 +17,17 @@ from onward.dialects.values import AnyObject, Value
 
 PAGE = Path(__file__).parents[3] / "docs" / "dialects.md"
 EVERY = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dialect: dialect.name)
-SURFACES = {"completions", "chat", "models", "model", "tokenize", "detokenize", "tokenizer_info", "render"}
+SURFACES = {
+    "completions",
+    "chat",
+    "messages",
+    "models",
+    "model",
+    "tokenize",
+    "detokenize",
+    "tokenizer_info",
+    "render",
+}
 
 
 @EVERY
