@@ -25,6 +25,7 @@ from typing import Any
 
 import httpx
 
+from onward.admission.idempotency import Claim, ClaimResult
 from onward.admission.ledger import Entry, Operation, Result, State
 from onward.admission.limits import RateLimits
 from onward.admission.store import EntryQuery, Store
@@ -74,6 +75,16 @@ class FrailStore(SqliteStore):
             raise down()
         return await super().apply(operations)
 
+    async def claim(self, claims: list[Claim]) -> list[ClaimResult]:
+        if self.broken:
+            raise down()
+        return await super().claim(claims)
+
+    async def unclaim(self, claims: Sequence[Claim]) -> None:
+        if self.broken:
+            raise down()
+        await super().unclaim(claims)
+
     async def revision(self) -> int:
         if self.broken:
             raise down()
@@ -111,9 +122,17 @@ class Gateway:
         content = body if isinstance(body, bytes) else json.dumps({"model": MODEL, **body})
         return await self.client.post(path, content=content, headers=_headers(secret, headers))
 
-    async def complete(self, *, path: str = "/v1/completions", secret: str | None = SECRET, **body: Any):
+    async def complete(
+        self,
+        *,
+        path: str = "/v1/completions",
+        secret: str | None = SECRET,
+        headers: Mapping[str, str] | None = None,
+        **body: Any,
+    ) -> httpx.Response:
         """A completion of two words, of at most 5 tokens unless `body` says something else."""
-        return await self.post(path, {"prompt": "two words", "max_tokens": 5, **body}, secret=secret)
+        body = {"prompt": "two words", "max_tokens": 5, **body}
+        return await self.post(path, body, secret=secret, headers=headers)
 
     async def refused(self, status: int, code: str, **body: Any) -> httpx.Response:
         """The answer of a completion that must be refused so."""
@@ -125,12 +144,17 @@ class Gateway:
 
     @contextlib.asynccontextmanager
     async def caller(
-        self, *, path: str = "/v1/completions", secret: str | None = SECRET, **body: Any
+        self,
+        *,
+        path: str = "/v1/completions",
+        secret: str | None = SECRET,
+        headers: Mapping[str, str] | None = None,
+        **body: Any,
     ) -> AsyncIterator["Caller"]:
         """A caller on a connection of its own who has sent a request and can read, wait or go."""
         content = json.dumps({"model": MODEL, "prompt": "two words", "max_tokens": 5, **body}).encode()
         lines = [f"POST {path} HTTP/1.1", "host: x", f"content-length: {len(content)}"]
-        lines += [f"{name}: {value}" for name, value in _headers(secret, None).items()]
+        lines += [f"{name}: {value}" for name, value in _headers(secret, headers).items()]
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 24)
         writer.write("\r\n".join([*lines, "", ""]).encode() + content)
         caller = Caller(reader, writer)

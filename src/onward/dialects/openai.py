@@ -24,7 +24,7 @@ from onward.dialects.fields import (
     TWO_PROMPTS,
 )
 from onward.dialects.messages import MESSAGES
-from onward.dialects.passed import passed_surfaces
+from onward.dialects.passed import PASSED_MESSAGES, passed_surfaces
 from onward.dialects.schema import (
     Action,
     Auth,
@@ -38,7 +38,7 @@ from onward.dialects.schema import (
     Rule,
     Surface,
 )
-from onward.dialects.shared import FAILURES, REFERENCES
+from onward.dialects.shared import FAILURES, NAME, REFERENCES
 from onward.dialects.values import (
     Boolean,
     Choice,
@@ -315,10 +315,14 @@ OPENAI: Final = Dialect(
         )
     },
     errors=FAILURES,
-    passed=passed_surfaces(most_choices=MOST_CHOICES, best_of=Integer(low=1, high=20), lenient=False),
-    passing=Passing(final=frozenset({FailureKind.INVALID_REQUEST})),
+    passed={
+        **passed_surfaces(most_choices=MOST_CHOICES, best_of=Integer(low=1, high=20), lenient=False),
+        "messages": PASSED_MESSAGES,
+    },
+    passing=Passing(final=frozenset({FailureKind.INVALID_REQUEST}), translates=True),
     auth=(Auth.BEARER, Auth.X_API_KEY),
     references=REFERENCES,
+    headers=(NAME,),
     notes=(
         "`text_offset` counts Unicode code points into the choice's own `text`, from 0.",
         "Log probabilities are raw (temperature 1, before bias, penalties, truncation) and at least -9999.",

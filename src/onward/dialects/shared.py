@@ -3,7 +3,7 @@
 from typing import Final
 
 from onward.core.failure import FailureKind as Kind
-from onward.dialects.schema import ErrorRow, Reference
+from onward.dialects.schema import ErrorRow, Header, HeaderValue, Reference
 
 _REQUEST, _SERVER, _BUSY = "invalid_request_error", "server_error", "service_unavailable"
 FAILURES: Final[dict[Kind, ErrorRow]] = {
@@ -45,6 +45,9 @@ FAILURES: Final[dict[Kind, ErrorRow]] = {
     Kind.INTERNAL: ErrorRow(500, _SERVER, "internal_error"),
 }
 """Every kind of failure as OpenAI's API names it, and the APIs modelled on it."""
+
+NAME: Final = Header(name="Idempotency-Key", value=HeaderValue.IDEMPOTENCY_KEY)
+"""Every dialect tells a caller how it named its request (O-6)."""
 
 REFERENCES: Final = (
     Reference(

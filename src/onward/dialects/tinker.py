@@ -35,7 +35,7 @@ from onward.dialects.schema import (
     Stream,
     Surface,
 )
-from onward.dialects.shared import FAILURES, REFERENCES
+from onward.dialects.shared import FAILURES, NAME, REFERENCES
 from onward.dialects.values import (
     Boolean,
     Images,
@@ -196,6 +196,7 @@ TINKER: Final = Dialect(
     ),
     auth=(Auth.BEARER,),
     references=REFERENCES,
+    headers=(NAME,),
     notes=(
         "One choice, with `index` 0; an array that holds one prompt is that prompt, several are refused.",
         "A prompt and `max_tokens` beyond the context: generation ends at the context's end, with `length`.",

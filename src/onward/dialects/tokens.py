@@ -23,7 +23,7 @@ from onward.dialects.schema import (
     Surface,
     UsageWhen,
 )
-from onward.dialects.shared import FAILURES
+from onward.dialects.shared import FAILURES, NAME
 from onward.dialects.values import INT32_HIGH, Integer
 
 _MOST_CHOICES: Final = 4
@@ -88,7 +88,7 @@ TOKENS: Final = Dialect(
         no_route=Kind.UNKNOWN_MODEL,
         joint_failure=Kind.UPSTREAM_UNAVAILABLE,
     ),
-    headers=(Header(name="x-tokens-request-id", value=HeaderValue.REQUEST_ID),),
+    headers=(Header(name="x-tokens-request-id", value=HeaderValue.REQUEST_ID), NAME),
     auth=(Auth.BEARER,),
     untyped_body_lacks="model",
     notes=(
