@@ -20,6 +20,7 @@ from onward.dialects.fields import (
 )
 from onward.dialects.messages import MESSAGES
 from onward.dialects.openai import OPENAI
+from onward.dialects.passed import PASSED_MESSAGES
 from onward.dialects.schema import (
     Action,
     Auth,
@@ -191,9 +192,11 @@ PRENTIS: Final = Dialect(
             _COMPLETIONS, about="Read of a body that goes on to a provider."
         ),
         "chat": _PASSED_CHAT,
+        "messages": PASSED_MESSAGES,
     },
     passing=Passing(
         final=frozenset({Kind.INVALID_REQUEST}),
+        translates=True,
         members=frozenset({"id", "object", "created", "model", "choices"}),
     ),
     headers=(

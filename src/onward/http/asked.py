@@ -8,26 +8,36 @@ import msgspec
 
 from onward.admission.gate import Demand, counts_money
 from onward.core.failure import Failure, FailureKind
-from onward.core.request import OutputOptions
+from onward.core.ids import RandomIds
+from onward.core.request import ChatRequest, OutputOptions
+from onward.core.usage import Usage
 from onward.dialects.schema import HeaderValue, UsageWhen
 from onward.http.bill import Bill
 from onward.http.exchange import Exchange
 from onward.http.proxied_answer import ProxiedAnswer
 from onward.http.served import Target
 from onward.http.served_answer import ServedAnswer
-from onward.providers.protocol import Protocols
+from onward.http.translated_answer import TranslatedAnswer
+from onward.providers.protocol import ROUTES
 from onward.serve.job import Job, lower, prepare_chat, prepare_completion, worst_output
 from onward.serve.model import Deployment, ProxiedModel, ServedModel
 from onward.wire.chat import ChatEncoder
 from onward.wire.completions import CompletionEncoder
 from onward.wire.messages import MessagesEncoder
+from onward.wire.passing.kinds import KINDS, Shown
 from onward.wire.passing.outgoing import Passed, read_passed
 from onward.wire.passing.prompt_size import image_count
 from onward.wire.requests import chat_request, completion_request, messages_request
+from onward.wire.translating.ways import WAYS, Way
+from onward.wire.translating.ways import body as translated_body
 
 LARGE_BODY = 128 * 1024
 """Bytes from which a body is read in a thread, so that nobody else waits for it."""
-Answering = ServedAnswer | ProxiedAnswer
+Answering = ServedAnswer | ProxiedAnswer | TranslatedAnswer
+_REASONING = ("hybrid", "reasoning")
+"""Kinds of models that have a choice of how much they reason."""
+_LONGEST_HEADER = 1024
+_new_id = RandomIds()
 
 
 class Surface(msgspec.Struct, frozen=True):
@@ -67,6 +77,8 @@ class Asked:
         self._neutral: OutputOptions | None = None
         self._jobs: dict[str, Job] = {}
         self._passed: Passed | None = None
+        self._translated: dict[str, Any] | None = None
+        """The fields of a body in the words of the other API, for deployments that speak that one alone."""
         self._assumed = 0
         self._caps = False
         self._own_limit: int | None = None
@@ -143,38 +155,81 @@ class Asked:
             return ServedAnswer(job, encoder, exchange.record)
         passed = self._passed
         assert passed is not None  # noqa: S101 - read by `prepare`
+        if self._surface.name not in deployment.provider.surfaces:
+            return self._translation(deployment, WAYS[self._surface.name], passed, bill, created)
+        kind, stream = KINDS[self._surface.name], exchange.dialect.stream
         limit = bill.max_tokens if bill.lowered else None
         if passed.max_tokens is None and (self._caps or self._own_limit is not None):
             limit = self._assumed
         return ProxiedAnswer(
             deployment,
+            kind,
             path=exchange.dialect.surfaces[self._surface.name].path,
             passed=passed,
             max_tokens=limit,
-            show_usage=passed.include_usage or exchange.dialect.stream.usage is UsageWhen.ALWAYS,
-            done=exchange.dialect.stream.done,
+            shown=Shown(
+                usage=passed.include_usage or stream.usage is UsageWhen.ALWAYS,
+                done=stream.done,
+                members=exchange.dialect.passing.members,
+            ),
+            headers=[
+                (name, value)
+                for name in kind.headers
+                if (value := exchange.headers.get(name)) and len(value) <= _LONGEST_HEADER
+            ],
             record=exchange.record,
-            members=exchange.dialect.passing.members,
             input_images=self._images,
+        )
+
+    def _translation(
+        self, deployment: ProxiedModel, way: Way, passed: Passed, bill: Bill, created: int
+    ) -> TranslatedAnswer:
+        exchange, neutral, fields = self._exchange, self._neutral, self._translated
+        assert neutral is not None  # noqa: S101 - read by `prepare`
+        assert fields is not None  # noqa: S101 - made by `prepare`
+        return TranslatedAnswer(
+            deployment,
+            path=way.path,
+            body=translated_body(
+                fields,
+                model=deployment.upstream,
+                limit_field=deployment.limit_field if way.own_limit_field else "max_tokens",
+                max_tokens=bill.max_tokens if bill.lowered else neutral.max_tokens or self._assumed,
+                stream=neutral.stream,
+                ask_usage=way.asks_usage and deployment.asks_usage,
+            ),
+            reader=way.reader(_new_id),
+            encoder=self._surface.encoder(exchange.dialect, neutral, id=exchange.request_id, created=created),
+            usage=Usage(prompt_tokens=passed.likely_prompt_tokens, input_images=self._images),
+            record=exchange.record,
         )
 
     async def _prepare_served(self, deployment: ServedModel) -> None:
         exchange = self._exchange
-        if self._neutral is None:
-            self._neutral = await in_turn(self._surface.read, exchange, self._raw, self._body)
-        job = await self._surface.prepare(deployment, self._neutral, exchange.request_id)
+        job = await self._surface.prepare(deployment, await self._read(), exchange.request_id)
         if exchange.dialect.response.media_usage:
             job.usage.input_images = sum(len(prompt.images) for prompt in job.prompts)
         self._jobs[deployment.deployment] = job
 
+    async def _read(self) -> Any:
+        """The neutral request."""
+        if self._neutral is None:
+            self._neutral = await in_turn(self._surface.read, self._exchange, self._raw, self._body)
+        return self._neutral
+
     async def _prepare_proxied(self, deployment: ProxiedModel) -> None:
+        """A provider that has the route gets the request as it is, another one translated."""
         dialect, name = self._exchange.dialect, self._surface.name
         provider = deployment.provider
-        rules = dialect.passed.get(name)
-        if rules is None or provider.protocol is not Protocols.OPENAI:
-            raise self._no_route(FailureKind.SURFACE_UNSUPPORTED)
+        rules, way = dialect.passed.get(name), WAYS.get(name)
         if name not in provider.surfaces:
-            raise self._no_route(dialect.passing.no_route)
+            if way is None or not dialect.passing.translates or way.surface not in provider.surfaces:
+                own = name in ROUTES[provider.protocol]
+                raise self._no_route(dialect.passing.no_route if own else FailureKind.SURFACE_UNSUPPORTED)
+        else:
+            way = None
+        if rules is None:
+            raise self._no_route(FailureKind.SURFACE_UNSUPPORTED)
         if self._passed is None:
             if len(self._raw) < LARGE_BODY:
                 self._passed = read_passed(rules, self._body, self._raw)
@@ -185,6 +240,10 @@ class Asked:
             if self._passed.model_max_tokens:
                 self._own_limit = self._target.model.default_max_tokens
                 self._assumed = self._own_limit or self._assumed
+        if way is not None and self._translated is None:
+            neutral: ChatRequest = await self._read()
+            reasons = self._target.model.kind in _REASONING
+            self._translated = way.fields(neutral, reasons, neutral.max_tokens or self._assumed)
 
     def _require(self) -> None:
         """Raises `Failure` where the model does not declare what the surface needs (P-1)."""

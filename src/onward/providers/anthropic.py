@@ -13,7 +13,6 @@ class AnthropicProvider(RemoteProvider):
     """Implements `Provider`. The key, where there is one, goes as `x-api-key`."""
 
     protocol = Protocols.ANTHROPIC
-    usual_surfaces = ("messages",)
     key_header = (b"x-api-key", b"")
 
     async def send(self, path: str, body: bytes, headers: list[tuple[bytes, bytes]]) -> Answer:

@@ -8,5 +8,4 @@ class OpenAiProvider(RemoteProvider):
     """Implements `Provider`. The key, where there is one, goes as a bearer token."""
 
     protocol = Protocols.OPENAI
-    usual_surfaces = ("completions", "chat")
     key_header = (b"authorization", b"Bearer ")

@@ -5,7 +5,7 @@ again stand in `Provider.send`.
 """
 
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -17,6 +17,13 @@ class Protocols(StrEnum):
 
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
+
+
+ROUTES: Final = {
+    Protocols.OPENAI: ("completions", "chat"),
+    Protocols.ANTHROPIC: ("messages",),
+}
+"""The surfaces of each."""
 
 
 class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,15 +7,13 @@ from typing import ClassVar
 from onward import __version__
 from onward.providers.bounds import Bounds
 from onward.providers.client import Client
-from onward.providers.protocol import Answer, Protocols, ProviderStatus
+from onward.providers.protocol import ROUTES, Answer, Protocols, ProviderStatus
 
 
 class RemoteProvider:
     """Implements `Provider`, for the API that a subclass names."""
 
     protocol: ClassVar[Protocols]
-    usual_surfaces: ClassVar[tuple[str, ...]]
-    """The routes of its API."""
     key_header: ClassVar[tuple[bytes, bytes]]
     """The header that holds the key, and what stands before the key in it."""
 
@@ -39,7 +37,7 @@ class RemoteProvider:
         Raises ValueError for an address or a key that cannot be sent; the message repeats neither.
         """
         self.name = name
-        self.surfaces = frozenset(self.usual_surfaces if surfaces is None else surfaces)
+        self.surfaces = frozenset(ROUTES[self.protocol] if surfaces is None else surfaces)
         bounds = Bounds(
             connect_s=connect_timeout_s,
             first_byte_s=first_byte_timeout_s,

@@ -6,8 +6,6 @@ error stays with us; the event that ends the stream waits until the caller was c
 
 from typing import Any, Final
 
-import msgspec
-
 from onward.core.usage import Usage
 from onward.wire.passing.events import NoEvent, with_data
 from onward.wire.passing.members import members, spliced
@@ -18,10 +16,10 @@ from onward.wire.passing.message_events import (
     new_message_text,
     read_message_event,
 )
+from onward.wire.passing.messages_whole import renamed
 from onward.wire.passing.reader import StreamReader, lines_of
 from onward.wire.passing.split import LONGEST_EVENT
 
-_encode: Final = msgspec.json.Encoder().encode
 _OUTPUT: Final = frozenset({"content_block_start", "content_block_delta"})
 _SILENT: Final = frozenset({"text", "thinking"})
 """Blocks that begin with nothing: their first delta is the first piece of output."""
@@ -34,12 +32,15 @@ class MessagesWatch(StreamReader):
     another provider may still be asked: the first event and pings wait.
     """
 
-    __slots__ = ("_end", "_held", "_held_size", "_model", "_reported", "started")
+    __slots__ = ("_end", "_held", "_held_size", "_model", "_only_known", "_reported", "started")
 
-    def __init__(self, model: str) -> None:
-        """`model` is the name that the caller used."""
+    def __init__(self, model: str, *, only_known: bool = False) -> None:
+        """`model` is the name that the caller used. `only_known`: no member of the message passes that
+        Anthropic's API does not have (P-5).
+        """
         super().__init__()
         self._model = model
+        self._only_known = only_known
         self._reported = MessageUsage()
         self._held: list[bytes] = []
         self._held_size = 0
@@ -105,7 +106,7 @@ class MessagesWatch(StreamReader):
         elif read.type == "message_start":
             message = fields_of(read.message)
             self._reported.hear(message.get("usage"), final=False)
-            if message.get("model") != self._model:
+            if self._only_known or message.get("model") != self._model:
                 return self._let_go(with_data(event, self._renamed(lines.data)))
         elif read.type == "message_delta":
             self._reported.hear(read.usage, final=True)
@@ -117,13 +118,10 @@ class MessagesWatch(StreamReader):
 
     def _renamed(self, data: bytes) -> bytes:
         """The first event under the caller's name for the model."""
-        model = _encode(self._model)
         edits = [
-            (inner.value, inner.end, model)
-            for member in members(data)
-            if member.name == "message"
-            for inner in members(data, member.value)
-            if inner.name == "model"
+            (one.value, one.end, renamed(data[one.value : one.end], self._model, only_known=self._only_known))
+            for one in members(data)
+            if one.name == "message" and data[one.value : one.value + 1] == b"{"
         ]
         return spliced(data, edits) if edits else data
 

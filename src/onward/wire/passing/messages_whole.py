@@ -6,7 +6,7 @@ import msgspec
 
 from onward.core.failure import Failure, FailureKind
 from onward.wire.passing.events import NoEvent
-from onward.wire.passing.members import members, spliced
+from onward.wire.passing.members import members, only, spliced
 from onward.wire.passing.message_events import (
     MessageEvent,
     MessageUsage,
@@ -18,12 +18,26 @@ from onward.wire.passing.message_events import (
 from onward.wire.passing.usage import likely_tokens, outside_ascii
 from onward.wire.passing.whole import WholeAnswer
 
+_KNOWN: Final = frozenset(
+    {
+        "id",
+        "type",
+        "role",
+        "model",
+        "content",
+        "stop_reason",
+        "stop_sequence",
+        "stop_details",
+        "container",
+        "usage",
+    }
+)
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def read_whole_message(body: bytes, model: str) -> WholeAnswer:
+def read_whole_message(body: bytes, model: str, *, only_known: bool = False) -> WholeAnswer:
     """The message in the bytes of a body. As `read_whole`: all stays but the value of `model`, and it
-    raises `Failure` for what is no message.
+    raises `Failure` for what is no message. `only_known`: as of `renamed`.
     """
     message = whole_message(body)
     text = "".join([block_text(block) for block in items_of(message.content)]).encode("utf-8", "replace")
@@ -33,7 +47,7 @@ def read_whole_message(body: bytes, model: str) -> WholeAnswer:
     likely = likely_tokens(len(text), outside_ascii(text))
     reason = message.stop_reason
     return WholeAnswer(
-        body if message.model == model else _renamed(body, model),
+        renamed(body, model, only_known=only_known) if only_known or message.model != model else body,
         usage,
         likely if usage is None else usage.completion_tokens,
         [reason] if type(reason) is str else [],
@@ -53,9 +67,15 @@ def whole_message(body: bytes) -> MessageEvent:
     return message
 
 
-def _renamed(body: bytes, model: str) -> bytes:
+def renamed(message: bytes, model: str, *, only_known: bool) -> bytes:
+    """A message under the caller's name for the model. `only_known`: without what Anthropic's API does not
+    have, so that nothing in it names the provider (P-5).
+    """
     new = _encode(model)
-    return spliced(body, [(one.value, one.end, new) for one in members(body) if one.name == "model"])
+    if only_known:
+        return only(message, _KNOWN, new)
+    edits = [(one.value, one.end, new) for one in members(message) if one.name == "model"]
+    return spliced(message, edits) if edits else message
 
 
 def _no_answer() -> Failure:

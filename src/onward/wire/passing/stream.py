@@ -139,6 +139,11 @@ class StreamWatch:
         return self.done or len(self.finish) >= self._choices
 
     @property
+    def prompt_usage(self) -> Usage | None:
+        """Of the prompt alone nobody tells."""
+        return None
+
+    @property
     def completion_tokens(self) -> int:
         """Tokens of output so far, as far as can be told from outside: at least one for each piece, and
         at least what its bytes make likely.

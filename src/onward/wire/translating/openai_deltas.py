@@ -90,9 +90,7 @@ class OpenAiDeltas(DeltaReader):
         if 0 not in self.finish and not (self.done and self.output_events):
             self.broke_off()
             return
-        for call in self._calls:
-            if not call.told:
-                deltas.append(self._tell(call))
+        deltas += [self._tell(call) for call in self._calls if not call.told]
         reason = _REASONS.get(self.finish.get(0, ""), FinishReason.STOP)
         if self._calls and reason is FinishReason.STOP:
             reason = FinishReason.TOOL_CALLS

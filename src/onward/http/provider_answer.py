@@ -1,0 +1,138 @@
+"""A try at a provider: the request on its way, the answer as it comes, what it reports and says wrong."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from onward.core.failure import Failure
+from onward.core.usage import Usage
+from onward.http.record import Record
+from onward.providers.protocol import Answer
+from onward.serve.model import ProxiedModel
+from onward.wire.passing.kinds import Reading
+from onward.wire.passing.refusal import refusal
+
+logger = logging.getLogger("onward")
+_LOGGED_TEXT = 2000
+_REFUSAL_BYTES = 64 * 1024
+_REFUSAL_S = 2.0
+"""How long the words of a refusal, which are for the log alone, may take behind its status."""
+_ANSWER_BYTES = 64 * 1024 * 1024
+_TAIL_S = 0.25
+"""How long the end of a body may come behind its last event, so that the connection can be used again."""
+_JSON = (b"content-type", b"application/json")
+T = TypeVar("T")
+
+
+class ProviderAnswer:
+    """One try at a provider, whatever becomes of its answer."""
+
+    def __init__(self, deployment: ProxiedModel, record: Record, usage: Usage) -> None:
+        """`usage` is what is assumed until the provider reports its own."""
+        self._deployment = deployment
+        self._record = record
+        self.usage = usage
+        self.estimated = True
+        self.status: int | None = None
+        self.first: float | None = None
+
+    async def _open(self, path: str, body: bytes, headers: list[tuple[bytes, bytes]]) -> Answer:
+        """Send a body. Raises `Failure` for an answer that is a refusal."""
+        answer = await self._deployment.provider.send(path, body, [_JSON, *headers])
+        self.status = answer.status
+        if answer.status == 200:
+            return answer
+        try:
+            text = b""
+            with suppress(Failure, TimeoutError):
+                async with asyncio.timeout(_REFUSAL_S):
+                    text = await answer.read_all(_REFUSAL_BYTES)
+            self._log(text.decode("utf-8", "replace"))
+            failure = refusal(answer.status, answer.headers, time.time())
+            answer.blame(failure)
+            raise failure
+        finally:
+            answer.close()
+
+    async def _streamed(
+        self, answer: Answer, reader: Reading[T], put: Callable[[T], Awaitable[None]]
+    ) -> None:
+        """Read a stream to its end; what its reader makes of it is `put`. Raises `Failure`."""
+        usage = self.usage
+        prompt_known = False
+        try:
+            # Whatever its content type claims: what is no stream of events shows by its first bytes.
+            while not reader.done and reader.failure is None and (data := await answer.read()):
+                made = reader.feed(data)
+                usage.completion_tokens = reader.completion_tokens
+                if not prompt_known and (prompt := reader.prompt_usage) is not None:
+                    prompt_known = True
+                    usage.prompt_tokens, usage.cached_tokens = prompt.prompt_tokens, prompt.cached_tokens
+                if made:
+                    self._piece()
+                    await put(made)
+            made = reader.close()
+            self._reported(reader.usage)
+            if made:
+                self._piece()
+                await put(made)
+            if reader.failure is not None:
+                self._log(reader.failure_text)
+                raise reader.failure
+            if not answer.ended:
+                await self._drain(answer)
+        except Failure as failure:
+            answer.blame(failure)
+            raise
+        finally:
+            self._reported(reader.usage)
+            answer.close()
+
+    async def _read(self, answer: Answer, read: Callable[[bytes], T]) -> T:
+        """`read` of a whole body. Raises `Failure`, with what was said in the log."""
+        body = b""
+        try:
+            body = await answer.read_all(_ANSWER_BYTES)
+            return read(body)
+        except Failure as failure:
+            answer.blame(failure)
+            if body:
+                self._log(body.decode("utf-8", "replace"))
+            raise
+        finally:
+            answer.close()
+
+    def _piece(self) -> None:
+        self._record.piece()
+        if self.first is None:
+            self.first = self._record.last_piece
+
+    def _reported(self, usage: Usage | None) -> None:
+        if usage is None:
+            return
+        self.estimated = False
+        self.usage.prompt_tokens = usage.prompt_tokens
+        self.usage.completion_tokens = usage.completion_tokens
+        self.usage.cached_tokens = usage.cached_tokens
+
+    async def _drain(self, answer: Answer) -> None:
+        """Read what is left behind the last event, which is nothing but the end of the body."""
+        with suppress(Failure, TimeoutError):
+            async with asyncio.timeout(_TAIL_S):
+                while await answer.read():
+                    pass
+
+    def _log(self, text: str) -> None:
+        """What a provider said: for the operator alone, and without the key that it may repeat."""
+        said = self._deployment.provider.conceal(text)
+        logger.warning(
+            "request_id=%s deployment=%s provider=%s status=%s said: %s",
+            self._record.request_id,
+            self._deployment.deployment,
+            self._deployment.provider.name,
+            self.status,
+            repr(said[:_LOGGED_TEXT]),
+        )

@@ -1,0 +1,62 @@
+"""The answer of a provider that speaks another API than the caller: deltas, encoded as the dialect has it."""
+
+from collections.abc import Awaitable, Callable
+
+from onward.core.delta import ChoiceDelta
+from onward.core.usage import Usage
+from onward.http.provider_answer import ProviderAnswer
+from onward.http.record import Record
+from onward.serve.model import ProxiedModel
+from onward.wire.chat import ChatEncoder
+from onward.wire.completions import CompletionEncoder
+from onward.wire.messages import MessagesEncoder
+from onward.wire.translating.reading import DeltaReader
+
+
+class TranslatedAnswer(ProviderAnswer):
+    """One try at a provider. An unstreamed answer is asked for whole, and read by the same reader."""
+
+    def __init__(
+        self,
+        deployment: ProxiedModel,
+        *,
+        path: str,
+        body: bytes,
+        reader: DeltaReader,
+        encoder: ChatEncoder | CompletionEncoder | MessagesEncoder,
+        usage: Usage,
+        record: Record,
+    ) -> None:
+        """`body`: of the translated request; `usage`: what is assumed of it."""
+        super().__init__(deployment, record, usage)
+        self._path = path
+        self._body = body
+        self._reader = reader
+        self._encoder = encoder
+
+    async def stream(self, put: Callable[[bytes], Awaitable[None]]) -> None:
+        """The events of its output, each `put` as it comes. Cancelling it tells the provider to stop."""
+        encoder, usage = self._encoder, self.usage
+
+        async def encoded(deltas: list[ChoiceDelta]) -> None:
+            self._note(deltas)
+            await put(b"".join([encoder.events(delta, usage) for delta in deltas]))
+
+        await self._streamed(await self._open(self._path, self._body, []), self._reader, encoded)
+
+    def end(self) -> bytes:
+        """What ends a stream that is whole."""
+        return self._encoder.end(self.usage)
+
+    async def whole(self) -> bytes:
+        """The body of the unstreamed answer."""
+        reader = self._reader
+        deltas = await self._read(await self._open(self._path, self._body, []), reader.whole)
+        self._piece()
+        self._note(deltas)
+        self.usage.completion_tokens = reader.completion_tokens
+        self._reported(reader.usage)
+        return self._encoder.whole(deltas, self.usage)
+
+    def _note(self, deltas: list[ChoiceDelta]) -> None:
+        self._record.finish.extend(one.finish.value for one in deltas if one.finish is not None)

@@ -1,0 +1,109 @@
+"""How the answers of each surface are watched that pass on as they are."""
+
+from collections.abc import Callable, Collection
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+from onward.core.failure import Failure
+from onward.core.usage import Usage
+from onward.wire.passing.messages_stream import MessagesWatch
+from onward.wire.passing.messages_whole import read_whole_message
+from onward.wire.passing.outgoing import Passed
+from onward.wire.passing.stream import StreamWatch
+from onward.wire.passing.whole import WholeAnswer, read_whole, with_usage
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Reading(Protocol[T_co]):
+    """Reads a provider's stream; what comes out of it is bytes, or deltas."""
+
+    failure_text: str
+    """What the provider said where it failed, for the log."""
+
+    @property
+    def done(self) -> bool: ...
+
+    @property
+    def failure(self) -> Failure | None: ...
+
+    @property
+    def usage(self) -> Usage | None: ...
+
+    @property
+    def prompt_usage(self) -> Usage | None:
+        """What was reported of the prompt ahead of all else."""
+        ...
+
+    @property
+    def completion_tokens(self) -> int: ...
+
+    def feed(self, data: bytes) -> T_co: ...
+
+    def close(self) -> T_co: ...
+
+
+class Watching(Reading[bytes], Protocol):
+    """A stream that passes on."""
+
+    def end(self, usage: Usage) -> bytes: ...
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """What a caller sees of an answer besides its output."""
+
+    usage: bool
+    """Whether a usage event is due."""
+    done: bytes
+    """The event that ends a stream."""
+    members: Collection[str] | None
+    """`Passing.members`."""
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """The answers of one API."""
+
+    watch: Callable[[Passed, Shown], Watching]
+    whole: Callable[[bytes, str, Collection[str] | None], WholeAnswer]
+    with_usage: Callable[[bytes, Usage], bytes] | None = None
+    """Tells the usage of a whole answer, where only some members of it pass."""
+    asks_usage: bool = False
+    """Whether a stream reports its usage only if it is asked to."""
+    own_limit_field: bool = False
+    """Whether providers call the limit by different names."""
+    headers: frozenset[bytes] = frozenset()
+    """Headers of the caller that go on with the body."""
+
+
+def _openai(passed: Passed, shown: Shown) -> StreamWatch:
+    return StreamWatch(
+        passed.model,
+        show_usage=shown.usage,
+        keep_usage=passed.continuous_usage,
+        choices=passed.prompts * passed.n,
+        done=shown.done,
+        members=shown.members,
+    )
+
+
+def _messages(passed: Passed, shown: Shown) -> MessagesWatch:
+    return MessagesWatch(passed.model, only_known=shown.members is not None)
+
+
+def _whole_message(body: bytes, model: str, members: Collection[str] | None) -> WholeAnswer:
+    return read_whole_message(body, model, only_known=members is not None)
+
+
+KINDS: Final = {
+    "completions": Kind(watch=_openai, whole=read_whole, with_usage=with_usage, asks_usage=True),
+    "chat": Kind(
+        watch=_openai, whole=read_whole, with_usage=with_usage, asks_usage=True, own_limit_field=True
+    ),
+    "messages": Kind(
+        watch=_messages,
+        whole=_whole_message,
+        headers=frozenset({b"anthropic-version", b"anthropic-beta"}),
+    ),
+}
+"""By the name of the surface."""
