@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from onward.core.failure import invalid
-from onward.core.request import ContentPart, Message, TextPart, ToolCall
+from onward.core.request import ContentPart, Message, TextPart, Thought, ToolCall
 from onward.dialects.images import read_image
 from onward.dialects.tools import function_type, name_at, object_at, text_at
 from onward.dialects.values import Messages, mistyped, unlisted
@@ -71,6 +71,11 @@ def _assistant(
         reasoning, where = message.get("reasoning"), f"{path}.reasoning"
     if reasoning is not None:
         text_at(reasoning, where)
+    thoughts = (
+        _thoughts(message.get("thinking_blocks"), f"{path}.thinking_blocks") if kind.thinking_blocks else []
+    )
+    if thoughts and reasoning is None:
+        reasoning = "".join([thought.text for thought in thoughts])
     calls = _tool_calls(message.get("tool_calls"), f"{path}.tool_calls")
     if message.get("function_call") is not None:
         calls = [*calls, _function(message["function_call"], f"{path}.function_call", "")]
@@ -82,7 +87,40 @@ def _assistant(
         raise invalid(
             f"{path}.content", f"'{path}.content' is required on an assistant message without 'tool_calls'."
         )
-    return Message(role="assistant", content=content, reasoning=reasoning, tool_calls=calls, name=name)
+    return Message(
+        role="assistant",
+        content=content,
+        reasoning=reasoning,
+        tool_calls=calls,
+        name=name,
+        thoughts=thoughts,
+    )
+
+
+def _thoughts(value: Any, path: str) -> list[Thought]:
+    """Signed and sealed reasoning, as an earlier answer told it."""
+    if value is None:
+        return []
+    if type(value) is not list:
+        raise mistyped(path, "an array of blocks", value)
+    return [
+        _thought(object_at(item, f"{path}[{position}]"), f"{path}[{position}]")
+        for position, item in enumerate(cast("list[Any]", value))
+    ]
+
+
+def _thought(block: dict[str, Any], path: str) -> Thought:
+    match block.get("type"):
+        case "thinking":
+            signature = block.get("signature")
+            return Thought(
+                text_at(block.get("thinking"), f"{path}.thinking"),
+                "" if signature is None else text_at(signature, f"{path}.signature"),
+            )
+        case "redacted_thinking":
+            return Thought(sealed=text_at(block.get("data"), f"{path}.data"))
+        case other:
+            raise unlisted(f"{path}.type", "'thinking' or 'redacted_thinking'", other)
 
 
 def _may_be_null(kind: Messages, message: dict[str, Any], role: str) -> bool:

@@ -268,9 +268,11 @@ CONVERSATION: Final = (
             most=MOST_MESSAGES,
             most_parts=MOST_PARTS,
             images=Images(longest=LARGEST_IMAGE, remote=True),
+            thinking_blocks=True,
         ),
         required=True,
-        note="The conversation so far.",
+        note="The conversation so far. An assistant's `thinking_blocks` go back as they came, for models whose "
+        "reasoning is signed.",
         source="O-2",
     ),
     Field(

@@ -148,6 +148,8 @@ class Messages(Value, frozen=True, kw_only=True):
     nullable: tuple[str, ...] = ()
     """Roles whose `content` may be null, as long as it is there. An assistant's may be missing
     beside calls or reasoning, in every dialect."""
+    thinking_blocks: bool = False
+    """Whether an assistant's may hold signed and sealed reasoning, as an answer told it."""
 
 
 class Tools(Value, frozen=True, kw_only=True):

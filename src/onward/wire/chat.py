@@ -13,6 +13,7 @@ from onward.core.usage import Usage
 from onward.dialects.schema import Dialect
 from onward.wire.frames import Frames, encode
 from onward.wire.logprobs import chat_logprobs
+from onward.wire.thinking_blocks import thinking_blocks
 from onward.wire.usage import usage_fields
 
 _NOTHING = ChoiceDelta(index=0)
@@ -48,7 +49,11 @@ class ChatEncoder:
         if delta.index not in self._opened:
             self._opened.add(delta.index)
             opening = self._event(self._opening(delta), usage)
-        if self._simple and delta.text and not delta.finish and not delta.reasoning and not delta.tool_calls:
+        if (
+            self._simple
+            and delta.text
+            and not (delta.finish or delta.reasoning or delta.tool_calls or delta.thoughts)
+        ):
             frames = self._frames
             return b'%b%b{"index":%d,"delta":{"content":%b},"logprobs":null,"finish_reason":null}%b' % (
                 opening,
@@ -123,6 +128,8 @@ class ChatEncoder:
             new["reasoning_content"] = delta.reasoning
         if delta.text:
             new["content"] = delta.text
+        if delta.thoughts:
+            new["thinking_blocks"] = thinking_blocks(delta.thoughts)
         if delta.tool_calls:
             new["tool_calls"] = [_call_delta(call) for call in delta.tool_calls]
         return new
@@ -135,6 +142,8 @@ class ChatEncoder:
         message["content"] = choice.text or (None if calls else "")
         if choice.reasoning or "reasoning_content" in message:
             message["reasoning_content"] = choice.reasoning or None
+        if choice.thoughts:
+            message["thinking_blocks"] = thinking_blocks(choice.thoughts)
         if calls:
             message["tool_calls"] = calls
         whole: dict[str, Any] = {
