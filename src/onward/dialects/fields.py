@@ -271,8 +271,8 @@ CONVERSATION: Final = (
             thinking_blocks=True,
         ),
         required=True,
-        note="The conversation so far. An assistant's `thinking_blocks` go back as they came, for models whose "
-        "reasoning is signed.",
+        note="The conversation so far. An assistant's `thinking_blocks` go back as they came: reasoning that "
+        "its model signed, or sealed.",
         source="O-2",
     ),
     Field(
