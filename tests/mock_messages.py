@@ -8,7 +8,7 @@ are not in `input_tokens`.
 import json
 from typing import Any
 
-from tests.mock_answers import PAGE, SECRET, Asked, piece
+from tests.mock_answers import BRAND, PAGE, SECRET, Asked, piece
 
 __all__ = ["PAGE", "REDACTED", "SIGNATURE", "events", "refusal", "whole"]
 SIGNATURE = "EqQBCgIYAhIM1gbcDa9GJwZA2b3h+/=="
@@ -65,6 +65,8 @@ def events(asked: Asked) -> list[bytes]:
         made = [one for event in made for one in (event, {"type": "ping"})]
     if not does.no_done:
         made.append({"type": "message_stop"})
+    if does.branded:
+        made = [{"provider": BRAND, **event, "x": [{"by": BRAND}, "]"]} for event in made]
     texts = [json.dumps(event) for event in made]
     names = [event["type"] for event in made]
     if does.broken_json:
@@ -78,13 +80,14 @@ def events(asked: Asked) -> list[bytes]:
 def _framed(asked: Asked, name: str, text: str) -> bytes:
     does = asked.does
     end = "\r\n" if does.crlf else "\n"
-    lines = [": keep going", ""] if does.comments else []
+    lines = [f": {BRAND if does.branded else 'keep going'}", ""] if does.comments else []
     lines += [f"event: {name}", f"data:{text}" if does.no_space else f"data: {text}"]
     return (end.join(lines) + end + end).encode()
 
 
 def _message(asked: Asked) -> dict[str, Any]:
-    return {"id": "msg_mock", "type": "message", "role": "assistant", "model": asked.model}
+    brand = {"provider": BRAND, "system_fingerprint": f"fp_{BRAND}"} if asked.does.branded else {}
+    return {"id": "msg_mock", "type": "message", "role": "assistant", "model": asked.model, **brand}
 
 
 def _stop(asked: Asked) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from onward.wire.passing.message_events import (
     new_message_text,
     read_message_event,
 )
-from onward.wire.passing.messages_whole import renamed
+from onward.wire.passing.messages_whole import plain_event, renamed
 from onward.wire.passing.reader import StreamReader, lines_of
 from onward.wire.passing.split import LONGEST_EVENT
 
@@ -35,8 +35,8 @@ class MessagesWatch(StreamReader):
     __slots__ = ("_end", "_held", "_held_size", "_model", "_only_known", "_reported", "started")
 
     def __init__(self, model: str, *, only_known: bool = False) -> None:
-        """`model` is the name that the caller used. `only_known`: no member of the message passes that
-        Anthropic's API does not have (P-5).
+        """`model` is the name that the caller used. `only_known`: nothing passes that Anthropic's
+        API does not have, so that nothing names the provider (P-5).
         """
         super().__init__()
         self._model = model
@@ -85,7 +85,7 @@ class MessagesWatch(StreamReader):
         try:
             lines = lines_of(event)
             if not lines.data:
-                return self._let_go(event)
+                return b"" if self._only_known else self._let_go(event)
             read = read_message_event(lines.data)
         except NoEvent:
             self.no_event(event)
@@ -93,6 +93,9 @@ class MessagesWatch(StreamReader):
         if read.type == "error" or lines.name == b"error":
             self.fail(lines.data.decode("utf-8", "replace"), message_error(read.error))
             return b""
+        if self._only_known:
+            name = read.type if read.type.isidentifier() and read.type.isascii() else "message"
+            event = plain_event(lines.data, name, self._model)
         if read.type == "message_stop":
             self.done = True
             self._end = event
@@ -106,7 +109,7 @@ class MessagesWatch(StreamReader):
         elif read.type == "message_start":
             message = fields_of(read.message)
             self._reported.hear(message.get("usage"), final=False)
-            if self._only_known or message.get("model") != self._model:
+            if not self._only_known and message.get("model") != self._model:
                 return self._let_go(with_data(event, self._renamed(lines.data)))
         elif read.type == "message_delta":
             self._reported.hear(read.usage, final=True)
@@ -119,7 +122,7 @@ class MessagesWatch(StreamReader):
     def _renamed(self, data: bytes) -> bytes:
         """The first event under the caller's name for the model."""
         edits = [
-            (one.value, one.end, renamed(data[one.value : one.end], self._model, only_known=self._only_known))
+            (one.value, one.end, renamed(data[one.value : one.end], self._model, only_known=False))
             for one in members(data)
             if one.name == "message" and data[one.value : one.value + 1] == b"{"
         ]

@@ -32,6 +32,7 @@ _KNOWN: Final = frozenset(
         "usage",
     }
 )
+_KNOWN_OF_EVENTS: Final = frozenset({"type", "index", "message", "content_block", "delta", "usage"})
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -76,6 +77,18 @@ def renamed(message: bytes, model: str, *, only_known: bool) -> bytes:
         return only(message, _KNOWN, new)
     edits = [(one.value, one.end, new) for one in members(message) if one.name == "model"]
     return spliced(message, edits) if edits else message
+
+
+def plain_event(data: bytes, name: str, model: str) -> bytes:
+    """An event of what Anthropic's API has alone, its message under the caller's name for the model."""
+    kept: dict[str, bytes] = {}
+    for member in members(data):
+        if member.name in _KNOWN_OF_EVENTS:
+            value = data[member.value : member.end]
+            known = member.name == "message" and value.startswith(b"{")
+            kept[member.name] = renamed(value, model, only_known=True) if known else value
+    made = b",".join([b'"%b":%b' % (known.encode(), value) for known, value in kept.items()])
+    return b"event: %b\ndata: {%b}\n\n" % (name.encode(), made.replace(b"\n", b" "))
 
 
 def _no_answer() -> Failure:
