@@ -122,7 +122,8 @@ class Idempotency:
             if failure is not None:
                 recording.fail(failure)
         finally:
-            del self._running[place]
+            if self._running.get(place) is recording:  # else its lease ran out, and another one has the name
+                del self._running[place]
             recording.fail(shutting_down())  # where it has not ended
         await following
 
