@@ -6,7 +6,7 @@ from anthropic import Anthropic, AsyncAnthropic
 
 pytestmark = pytest.mark.covers("P-12", "O-4")
 MESSAGES = [{"role": "user", "content": "Say hello."}]
-ASK = {"messages": MESSAGES, "max_tokens": 40, "temperature": 0}
+ASK = {"messages": MESSAGES, "max_tokens": 40, "extra_body": {"temperature": 0}}
 
 
 @pytest.fixture(scope="module")
@@ -80,9 +80,7 @@ async def test_what_the_assistant_has_begun_is_continued(client, model):
 
 
 async def test_more_tokens_than_the_context_has_are_no_error(client, model):
-    message = await client.messages.create(
-        model=model, messages=MESSAGES, max_tokens=1_000_000, temperature=0, timeout=60
-    )
+    message = await client.messages.create(model=model, **{**ASK, "max_tokens": 1_000_000}, timeout=60)
     assert message.stop_reason == "end_turn"
 
 
@@ -103,7 +101,7 @@ async def test_errors_are_the_classes_users_catch(client, model):
     assert unknown.value.body["error"]["type"] == "not_found_error"
     assert unknown.value.request_id == unknown.value.body["request_id"]
     with pytest.raises(anthropic.BadRequestError) as bad:
-        await client.messages.create(model=model, **{**ASK, "temperature": 1.5})
+        await client.messages.create(model=model, **{**ASK, "extra_body": {"temperature": 1.5}})
     assert bad.value.body["type"] == "error"
     assert bad.value.body["error"]["type"] == "invalid_request_error"
     assert "'temperature'" in bad.value.body["error"]["message"]

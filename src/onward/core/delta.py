@@ -78,6 +78,8 @@ class ChoiceDelta(msgspec.Struct, kw_only=True):
     thoughts: list[Thought] | None = None
     """Blocks of reasoning, signed or sealed, that end with this delta's `reasoning`. Their text is whole:
     `reasoning` has brought it, piece by piece."""
+    parts: "list[ChoiceDelta] | None" = None
+    """The same, piece by piece, where the reply's order is not reasoning, text, calls, and was asked for."""
     plain: PlainReply | None = None
     """On the last delta of a reply that turned out malformed: what an unstreamed answer says."""
 

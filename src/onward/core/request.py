@@ -145,6 +145,8 @@ class ChatRequest(OutputOptions, frozen=True, kw_only=True):
     thinking: Thinking | None = None
     """Instead of `reasoning_effort`, which a model that does not take it refuses."""
     separate_reasoning: bool = True
+    ordered: bool = False
+    """Whether a delta tells the order of what it brings (`parts`)."""
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     template_kwargs: dict[str, Any] = {}

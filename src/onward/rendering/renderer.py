@@ -48,6 +48,8 @@ class ReplyOptions(msgspec.Struct, frozen=True, kw_only=True):
     want_ids: bool = False
     separate_reasoning: bool = True
     """Whether reasoning is told apart from content."""
+    ordered: bool = False
+    """Whether the order of a delta's text, reasoning and calls is told."""
 
 
 def reply_options(
@@ -63,6 +65,7 @@ def reply_options(
         want_entries=request.logprobs is not None,
         want_ids=request.return_token_ids,
         separate_reasoning=request.separate_reasoning,
+        ordered=request.ordered,
     )
 
 

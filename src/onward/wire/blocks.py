@@ -52,6 +52,11 @@ class Blocks:
 
     def read(self, delta: ChoiceDelta) -> _Steps:
         """What a delta does."""
+        for part in delta.parts or (delta,):
+            self._read(part)
+        return self._taken() if delta.finish is None else self.end()
+
+    def _read(self, delta: ChoiceDelta) -> None:
         if delta.reasoning:
             self._into_reasoning()
             if self._shown:
@@ -63,7 +68,6 @@ class Blocks:
             self._piece({"type": "text_delta", "text": delta.text})
         for call in delta.tool_calls:
             self._call_piece(call)
-        return self._taken() if delta.finish is None else self.end()
 
     def end(self) -> _Steps:
         """What closes all that is open."""

@@ -71,7 +71,7 @@ class MessagesEncoder:
         reason, stop = self._ended(self._reason, self._stop, usage)
         delta = {
             "type": "message_delta",
-            "delta": {"stop_reason": reason, "stop_sequence": stop},
+            "delta": {"stop_reason": reason, "stop_sequence": stop, "stop_details": _details(reason)},
             "usage": _usage(usage),
         }
         return opening + closing + _event(delta) + _event({"type": "message_stop"})
@@ -121,6 +121,7 @@ class MessagesEncoder:
             "content": content,
             "stop_reason": reason,
             "stop_sequence": stop,
+            "stop_details": _details(reason),
             "usage": usage,
         }
 
@@ -136,6 +137,11 @@ class MessagesEncoder:
         if reason is FinishReason.LENGTH and most is not None and usage.completion_tokens < most:
             return "model_context_window_exceeded", None
         return _REASONS[reason], None
+
+
+def _details(reason: str | None) -> dict[str, Any] | None:
+    """`stop_details`: of a refusal alone, and nothing more than that it is one."""
+    return {"type": "refusal", "category": None, "explanation": None} if reason == "refusal" else None
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

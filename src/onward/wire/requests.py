@@ -66,6 +66,7 @@ def messages_request(dialect: Dialect, body: dict[str, Any]) -> ChatRequest:
         thinking=_thinking(found["thinking"], found["output_config"]),
         continue_final_message=continues,
         add_generation_prompt=not continues,
+        ordered=True,
         **_output({**found, "user": (found["metadata"] or {}).get("user_id")}),
     )
 

@@ -11,6 +11,7 @@ from typing import Final
 from onward.core.delta import ToolCallDelta
 from onward.rendering.codecs.call import Body, Call, CodecError, Mark, Tools
 from onward.rendering.parsing.grammar import END, NOTHING, Edge, Says, Trim
+from onward.rendering.parsing.order import Noted, Order
 from onward.rendering.parsing.table import HOLDS, StateTable, Table
 
 _LONGEST_OPENING: Final = 64
@@ -19,19 +20,28 @@ _LONGEST_OPENING: Final = 64
 class Machine:
     """The state of one reply.
 
-    `content`, `reasoning` and `calls` collect what is certain; the caller empties them.
+    `content`, `reasoning` and `calls` collect what is certain; the caller empties them. Where the order
+    among them counts, so does `order`: which of them went on, and from which of its items.
     """
 
     def __init__(
-        self, table: Table, tools: Tools, new_id: Callable[[], str], *, separate_reasoning: bool = True
+        self,
+        table: Table,
+        tools: Tools,
+        new_id: Callable[[], str],
+        *,
+        separate_reasoning: bool = True,
+        ordered: bool = False,
     ) -> None:
         self._table: Final = table
         self._tools: Final = tools
         self._new_id: Final = new_id
         self._state: StateTable = table.start
-        self.content: Final[list[str]] = []
-        self.reasoning: Final[list[str]] = [] if separate_reasoning else self.content
-        self.calls: Final[list[ToolCallDelta]] = []
+        self.order: Final[Order] = []
+        self.content: Final[list[str]] = Noted(self.order) if ordered else []
+        reasoning: list[str] = Noted(self.order) if ordered else []
+        self.reasoning: Final[list[str]] = reasoning if separate_reasoning else self.content
+        self.calls: Final[list[ToolCallDelta]] = Noted(self.order) if ordered else []
         self.raw: Final[list[str]] = []
         """The whole reply as sampled, marks spelled out."""
         self.count = 0
@@ -80,7 +90,7 @@ class Machine:
             self._settle()
         if self.broken:
             self.broken, self._state, self._lead = False, self._table.start, NOTHING
-        for taken in (self.content, self.reasoning, self.calls, self.raw, self._held):
+        for taken in (self.content, self.reasoning, self.calls, self.raw, self._held, self.order):
             taken.clear()
         self._pending = self._space = ""
         self.count = 0

@@ -8,6 +8,7 @@ from onward.core.generate import EngineFinish, ScoredToken
 from onward.core.ids import RandomIds
 from onward.rendering.codecs.call import Mark, Tools
 from onward.rendering.parsing.machine import Machine
+from onward.rendering.parsing.order import parts
 from onward.rendering.parsing.table import Table
 from onward.rendering.renderer import ReplyOptions
 from onward.rendering.token_path import TokenPath
@@ -32,7 +33,11 @@ class Reply:
         self._tokenizer: Final = tokenizer
         self._own_end_ids: Final = own_end_ids
         self._machine: Final = Machine(
-            table, Tools(options.tools), _IDS, separate_reasoning=options.separate_reasoning
+            table,
+            Tools(options.tools),
+            _IDS,
+            separate_reasoning=options.separate_reasoning,
+            ordered=options.ordered,
         )
         if options.prefill:
             self._machine.begin(symbols(table, tokenizer, options.prefill))
@@ -105,6 +110,14 @@ class Reply:
     def _filled(self, delta: ChoiceDelta) -> ChoiceDelta:
         machine = self._machine
         content = machine.content
+        if machine.order:
+            delta.parts = parts(
+                delta.index,
+                machine.order,
+                reasoning=machine.reasoning,
+                content=content,
+                calls=machine.calls,
+            )
         if content:
             delta.text = content[0] if len(content) == 1 else "".join(content)
             content.clear()
