@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 from onward.core.delta import ChoiceDelta, ToolCallDelta
 
 _Item = TypeVar("_Item")
+_CALLS: Final = 2
 Order = list[tuple[list[Any], int]]
 """Lists in the order in which they went on, each with how many items it had before."""
 
@@ -39,21 +40,23 @@ def parts(
     calls: list[ToolCallDelta],
 ) -> list[ChoiceDelta] | None:
     """What was collected, in order; None where that is reasoning, text, calls. Clears the order."""
-    ranked = (reasoning, content, calls)
-    ranks = [next(rank for rank, one in enumerate(ranked) if one is noted) for noted, _ in order]
-    found: list[ChoiceDelta] | None = None
-    if any(after <= before for before, after in pairwise(ranks)):
-        found = []
-        ends = [len(one) for one in ranked]
-        for rank, (noted, start) in reversed(list(zip(ranks, order, strict=True))):
-            items, ends[rank] = noted[start : ends[rank]], start
-            if rank == 2:
-                part = ChoiceDelta(index=index, tool_calls=items)
-            elif rank == 1:
-                part = ChoiceDelta(index=index, text="".join(items))
-            else:
-                part = ChoiceDelta(index=index, reasoning="".join(items))
-            found.append(part)
-        found.reverse()
+    ranked: tuple[list[Any], ...] = (reasoning, content, calls)
+    ends = [len(one) for one in ranked]
+    runs: list[tuple[int, list[Any]]] = []
+    for noted, start in reversed(order):
+        rank = next(rank for rank, one in enumerate(ranked) if one is noted)
+        items, ends[rank] = noted[start : ends[rank]], start
+        if any(items):
+            runs.append((rank, items))
     order.clear()
-    return found
+    runs.reverse()
+    if all(before < after for (before, _), (after, _) in pairwise(runs)):
+        return None
+    return [_part(index, rank, items) for rank, items in runs]
+
+
+def _part(index: int, rank: int, items: list[Any]) -> ChoiceDelta:
+    if rank == _CALLS:
+        return ChoiceDelta(index=index, tool_calls=items)
+    text = "".join(items)
+    return ChoiceDelta(index=index, text=text) if rank else ChoiceDelta(index=index, reasoning=text)
