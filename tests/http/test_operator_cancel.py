@@ -100,7 +100,7 @@ async def test_a_stream_ends_with_an_error_event_and_what_was_made_is_charged(tm
 
 
 async def test_an_engine_stops_too(tmp_path, text_side):
-    engine = SlowEngine(["one", " two"] * 200)
+    engine = SlowEngine(260)
     async with gateway(tmp_path, engine, text_side=text_side, tenant={"balance": "1.00"}) as running:
         async with running.caller(stream=True, max_tokens=300) as caller:
             await caller.reads(3)

@@ -52,7 +52,7 @@ def _serve(chosen: argparse.Namespace) -> None:
     from onward.wiring import processes  # noqa: PLC0415 - after the config is known to be good
 
     try:
-        processes.serve(loaded, _announce)
+        processes.serve(loaded, processes.Source(chosen.config, overrides), _announce)
     except processes.ServeError as error:
         raise CommandError(str(error)) from None
 

@@ -1,13 +1,13 @@
 """Probes, metrics and the plain pages at the root."""
 
 import asyncio
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 import msgspec
 
 from onward import __version__
-from onward.admission.keys import Keys
 from onward.http.exchange import Exchange, Headers
+from onward.http.lifecycle import Lifecycle
 from onward.http.metrics import CONTENT_TYPE, Metrics
 from onward.http.routes import Route, Routes
 from onward.http.served import Models
@@ -16,21 +16,20 @@ _TEXT: Headers = [(b"content-type", b"text/plain; charset=utf-8")]
 _BUSY: Headers = [(b"content-type", b"application/json"), (b"retry-after", b"1")]
 
 
-@dataclass
-class Lifecycle:
-    """Whether this process takes new work."""
-
-    draining: bool = field(default=False)
-
-
 class Health:
     """`/healthz` says that the process lives, `/readyz` that it can answer, or why not."""
 
     def __init__(
-        self, models: Models, metrics: Metrics, lifecycle: Lifecycle, mounts: list[str], keys: Keys
+        self,
+        models: Models,
+        metrics: Metrics,
+        lifecycle: Lifecycle,
+        mounts: list[str],
+        troubles: Callable[[], list[str]],
     ) -> None:
+        """`troubles`: why nothing can be admitted, in words."""
         self._models = models
-        self._keys = keys
+        self._troubles = troubles
         self._metrics = metrics
         self._lifecycle = lifecycle
         self._mounts = mounts
@@ -52,8 +51,7 @@ class Health:
 
     async def readyz(self, exchange: Exchange) -> None:
         reasons = ["shutting down"] if self._lifecycle.draining else self._models.unready()
-        if not self._keys.available:
-            reasons.append("the store does not answer")
+        reasons += self._troubles()
         if reasons:
             body = msgspec.json.encode({"status": "not ready", "reasons": reasons})
             await exchange.respond(503, body, list(_BUSY))

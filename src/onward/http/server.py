@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from email.utils import formatdate
 from typing import Any
 
@@ -34,7 +34,8 @@ class Server:
         )
         self._config.load()
         self._state = ServerState()
-        self._limits = limits
+        self.limits = limits
+        """Of the connections that come from now on."""
         self._refuse = refuse
         self._listeners: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
@@ -62,7 +63,7 @@ class Server:
             self._listeners.append(await loop.create_server(self._connection, sock=listening, backlog=2048))
 
     def _connection(self) -> HttpProtocol:
-        return HttpProtocol(self._config, self._state, self._limits, self._refuse)
+        return HttpProtocol(self._config, self._state, self.limits, self._refuse)
 
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
@@ -75,27 +76,41 @@ class Server:
         self._sweeper = loop.call_later(self._interval, self._sweep)
 
     async def drain(self, grace_s: float, hurry: asyncio.Event | None = None) -> None:
-        """Accept no more and let running requests end, for `grace_s` seconds or until `hurry`; then end them.
+        """Let running requests end, for `grace_s` seconds or until `hurry`; then end them.
 
-        Those are told so; only a connection that does not end even then is cut.
+        Whoever asks meanwhile is still answered, by an application that takes no more work: that we end shows
+        in its answers, not in a port that is closed. Those that are ended are told so; only a connection that
+        does not end even then is cut.
         """
-        for listener in self._listeners:
-            listener.close()
-        for connection in list(self._state.connections):
-            connection.shutdown()
+        loop = asyncio.get_running_loop()
+        until, hurry = loop.time() + grace_s, hurry or asyncio.Event()
+        self._shut_down()
         try:
-            await self._ended(grace_s, hurry or asyncio.Event())
+            await self._ended(until - loop.time(), hurry, self._state.tasks)
+            for listener in self._listeners:
+                listener.close()
+            self._shut_down()
+            await self._ended(until - loop.time(), hurry, self._state.tasks, self._state.connections)
             for task in list(self._state.tasks):
                 task.cancel()
-            await self._ended(_FORCED_S, asyncio.Event())
+            await self._ended(_FORCED_S, asyncio.Event(), self._state.tasks, self._state.connections)
         finally:
+            for listener in self._listeners:
+                listener.close()
             for connection in list(self._state.connections):
                 connection.raw.abort()  # pyright: ignore[reportAttributeAccessIssue] - ours
             if self._sweeper is not None:
                 self._sweeper.cancel()
 
-    async def _ended(self, within_s: float, hurry: asyncio.Event) -> None:
+    def _shut_down(self) -> None:
+        """Let every connection end with what runs on it."""
+        for connection in list(self._state.connections):
+            connection.shutdown()
+
+    @staticmethod
+    async def _ended(within_s: float, hurry: asyncio.Event, *left: Sized) -> None:
+        """Wait until these are empty."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                while (self._state.connections or self._state.tasks) and not hurry.is_set():  # noqa: ASYNC110
+                while any(map(len, left)) and not hurry.is_set():  # noqa: ASYNC110
                     await asyncio.sleep(0.02)  # uvicorn's sets have nothing to wait for

@@ -14,6 +14,7 @@ from onward.core.clock import SystemClock
 from onward.core.failure import Failure
 from onward.dialects import DIALECTS
 from onward.http.admin.admin import Admin, Token
+from onward.http.admin.reload import Reload
 from onward.http.exchange import HeldBodies
 from onward.http.served import Models
 from onward.routing.breaker import Breakers
@@ -30,6 +31,7 @@ def admin_of(
     held: HeldBodies,
     admission: Admission,
     store: Store | None,
+    reload: Reload | None = None,
 ) -> Admin:
     """The endpoints of operators over what a process has."""
 
@@ -55,6 +57,7 @@ def admin_of(
         config=config_view(config),
         held=held,
         changed=changed,
+        reload=reload,
     )
 
 

@@ -34,6 +34,10 @@ STALE_S = 5.0
 RENEW_S = 5.0
 LEASE_S = 30.0
 """A process that has not been heard of for so long is taken for dead."""
+_WRITTEN = "the store cannot be written"
+_READ = "the store cannot be read"
+_COUNTED = "the limits cannot be counted: Redis does not answer"
+Work = Callable[[], Awaitable[None]]
 _HOUR_MS = 3_600_000
 
 
@@ -63,6 +67,10 @@ class Admission:
             currency=config.billing.currency,
             bind=own.bind,
         )
+        self._store_keys: list[Key] = []
+        self._store_tenants: list[Tenant] = []
+        self._closed = False
+        self._troubles: dict[str, None] = {}
         self._revision: int | None = None
         self._fresh_at = float("-inf")
         self._leased = False
@@ -74,17 +82,16 @@ class Admission:
         Where the store or the limits do not answer, requests are refused until they do: a process that
         takes the place of a dead one says so to callers, who would find nobody else at the port.
         """
-        work = [(RENEW_S, self._renew)]
+        work: list[tuple[float, Work, str]] = [(RENEW_S, self._renew_places, _COUNTED)]
         if self._store is not None:
             self.keys.available = False
-            work += [(REFRESH_S, self.refresh), (MARK_S, self.gate.mark)]
-        work.append((MARK_S, self.names.retry))
-        for _, one in work[:2]:
-            try:
-                await one()
-            except Failure as failure:
-                logger.warning("the store does not answer: %s", failure.message)
-        self._tasks = [asyncio.create_task(self._every(seconds, one)) for seconds, one in work]
+            work += [(RENEW_S, self._renew_lease, _WRITTEN), (REFRESH_S, self.refresh, _READ)]
+        for _, one, trouble in work:
+            await self._do(one, trouble)
+        if self._store is not None:
+            work.append((MARK_S, self.gate.mark, ""))
+        work.append((MARK_S, self.names.retry, ""))
+        self._tasks = [asyncio.create_task(self._every(*one)) for one in work]
 
     async def stop(self) -> None:
         """Write what is left. All requests have ended."""
@@ -100,15 +107,39 @@ class Admission:
                 await self._ledger.drain()
                 await self._touch()
 
-    async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    def troubles(self) -> list[str]:
+        """Why nothing can be admitted now, in words."""
+        return [*([] if self.keys.available else ["the store does not answer"]), *self._troubles]
+
+    def take_up(self, config: settings.Config) -> None:
+        """The keys and tenants of another config, from this moment on."""
+        self._config_keys, self._config_tenants = keys_of(config), tenants_of(config)
+        self._replace_keys()
+
+    def _replace_keys(self) -> None:
+        self.keys.replace(
+            [*self._store_keys, *self._config_keys],
+            [*self._store_tenants, *self._config_tenants],
+            closed=self._closed,
+        )
+
+    async def _do(self, work: Work, trouble: str) -> None:
+        """Do what has to be done again and again; where it fails, `trouble` says what that means."""
+        try:
+            await work()
+        except Failure as failure:
+            logger.warning("%s: %s", trouble or _WRITTEN, failure.message)
+            if trouble:
+                self._troubles[trouble] = None
+        except Exception:
+            logger.exception("a task of the store failed")
+        else:
+            self._troubles.pop(trouble, None)
+
+    async def _every(self, seconds: float, work: Work, trouble: str) -> None:
         while True:
             await asyncio.sleep(seconds)
-            try:
-                await work()
-            except Failure as failure:
-                logger.warning("the store does not answer: %s", failure.message)
-            except Exception:
-                logger.exception("a task of the store failed")
+            await self._do(work, trouble)
             if self._store is not None:
                 self.keys.available = time.monotonic() - self._fresh_at < STALE_S
 
@@ -120,14 +151,12 @@ class Admission:
             await self._renew_lease()
         if await self._store.revision() != self._revision:
             directory = await self._store.directory()
-            self._revision = directory.revision
             for request_id in directory.cancelled:
                 self.gate.cancel(request_id)
-            self.keys.replace(
-                [*directory.keys, *self._config_keys],
-                [*directory.tenants, *self._config_tenants],
-                closed=bool(await self._store.keys(after=None, limit=1)),
-            )
+            self._closed = bool(await self._store.keys(after=None, limit=1))
+            self._store_keys, self._store_tenants = directory.keys, directory.tenants
+            self._replace_keys()
+            self._revision = directory.revision
         self._fresh_at = time.monotonic()
         self.keys.available = True
 
@@ -136,12 +165,12 @@ class Admission:
         if time.monotonic() - self._fresh_at > RECHECK_S:
             await self.refresh()
 
-    async def _renew(self) -> None:
-        """Say that this process lives: its places and holds are kept."""
-        await self._renew_lease()
+    async def _renew_places(self) -> None:
+        """Say that this process lives: its places are kept."""
         await self._limits.renew(self.lease)
 
     async def _renew_lease(self) -> None:
+        """The same for its holds."""
         if self._store is not None:
             await self._store.renew(self.lease, int((time.time() + LEASE_S) * 1000))
             self._leased = True

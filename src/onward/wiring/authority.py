@@ -27,7 +27,8 @@ from onward.wiring.listen import ServeError
 logger = logging.getLogger("onward")
 _SWEEP_S = 5.0
 _PRUNE_S = 3600.0
-_DAY_MS = 86_400_000
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
 
 
 async def open_store(config: settings.Config, *, owner: bool) -> Store | None:
@@ -62,7 +63,8 @@ class Authority:
     """The stores of a host, and the care for what dead processes left behind."""
 
     def __init__(self, config: settings.Config, store: Store | None, limits: RateLimits) -> None:
-        self._config = config
+        self.config = config
+        """The one in force."""
         self.store = store
         self.limits = limits
         self._leases: set[str] = set()
@@ -82,23 +84,30 @@ class Authority:
         await self.limits.drop_lease("")  # nobody's: it only shows that they are there
         if self.store is None:
             return
-        now = int(time.time() * 1000)
-        if isinstance(self.store, SqliteStore):  # its file is ours alone: whoever had a lease is dead
-            await self.store.forget_leases()
         await self._expire()
-        for tenant in self._config.tenants:
+        await self.credit(self.config)
+        self._tasks = [
+            asyncio.create_task(self._sweep()),
+            asyncio.create_task(self._prune()),
+        ]
+
+    async def credit(self, config: settings.Config) -> None:
+        """Pay in the opening balances of a config's tenants, to each once for ever. Raises `Failure`."""
+        if self.store is None:
+            return
+        for tenant in config.tenants:
             if tenant.balance is not None:
                 await self.store.credit(
                     tenant.name,
                     parse_amount(tenant.balance),
                     note="opening balance",
-                    at_ms=now,
+                    at_ms=int(time.time() * 1000),
                     once="opening",
                 )
-        self._tasks = [
-            asyncio.create_task(self._sweep()),
-            asyncio.create_task(self._prune()),
-        ]
+
+    async def has_keys(self) -> bool:
+        """Whether the store has, or ever had, a key. Raises `Failure`."""
+        return self.store is not None and bool(await self.store.keys(after=None, limit=1))
 
     async def listen(self, listening: socket.socket) -> None:
         """Answer HTTP processes on a Unix socket."""
@@ -140,6 +149,7 @@ class Authority:
         assert self.store is not None  # noqa: S101 - started with one
         while True:
             with contextlib.suppress(Failure):
-                before = int(time.time() * 1000) - self._config.retention.request_log_days * _DAY_MS
-                await self.store.prune(before)
+                now, kept = int(time.time() * 1000), self.config.retention
+                await self.store.prune(now - kept.request_log_days * _DAY_MS)
+                await self.store.forget_answers(now - kept.idempotency_hours * _HOUR_MS)
             await asyncio.sleep(_PRUNE_S)

@@ -15,12 +15,14 @@ from onward.core.remote_image import RemoteImages
 from onward.dialects import DIALECTS
 from onward.dialects.schema import HeaderValue
 from onward.engines.protocol import Engine
+from onward.http.admin.reload import Reload
 from onward.http.api import endpoints, mount
 from onward.http.app import App
 from onward.http.exchange import HeldBodies
 from onward.http.generation import Generation
-from onward.http.health import Health, Lifecycle
+from onward.http.health import Health
 from onward.http.idempotent import Idempotency
+from onward.http.lifecycle import Lifecycle
 from onward.http.limits import Limits
 from onward.http.log import LogWriter, RequestLog
 from onward.http.metrics import Metrics
@@ -49,33 +51,72 @@ class Built(msgspec.Struct, frozen=True):
     app: App
     limits: Limits
     lifecycle: Lifecycle
+    models: Models
     breakers: Breakers
+
+
+class Lasting:
+    """What an HTTP process keeps when its config changes: what was admitted, counted and is running."""
+
+    def __init__(
+        self,
+        config: settings.Config,
+        writer: LogWriter,
+        admission: Admission,
+        store: Store | None,
+        reload: Reload | None = None,
+    ) -> None:
+        self.admission = admission
+        self.store = store
+        self.reload = reload
+        self.lifecycle = Lifecycle()
+        self.log = RequestLog(writer, text=config.server.log_format == "text")
+        self.created = int(time.time())
+        self.models: Models | None = None
+        """Those in force."""
+        self.metrics = Metrics(lambda: {} if self.models is None else self.models.status())
+
+
+def read_text_sides(plan: Plan, known: Mapping[str, TextSide]) -> dict[str, TextSide]:
+    """The text side of every embedded deployment, by `text_key`; those that are `known` are not read again.
+
+    Raises `ServeError`. Takes long, and may run in a thread.
+    """
+    sides: dict[str, TextSide] = {}
+    for model in plan.config.models:
+        for one in model.deployments:
+            if one.engine is not None:
+                key = text_key(model, plan.model_files[one.name])
+                sides[key] = known.get(key) or read_text_side(model, Path(plan.model_files[one.name]))
+    return sides
+
+
+def text_key(model: settings.Model, file: str) -> str:
+    """What the text side of a model depends on."""
+    return msgspec.json.encode([file, model.id, model.repo, model.renderer, model.context_length]).decode()
 
 
 def build(
     plan: Plan,
     engines: Mapping[str, Engine],
     providers: Mapping[str, Provider],
-    writer: LogWriter,
-    *,
-    admission: Admission,
-    store: Store | None,
+    texts: Mapping[str, TextSide],
+    lasting: Lasting,
 ) -> Built:
-    """The application of a plan. `engines` is by deployment name. Raises `ServeError`."""
+    """The application of a plan. `engines` is by deployment name, `texts` by `text_key`."""
     deployments: dict[str, list[Deployment]] = {}
     templates: dict[str, str | None] = {}
     checkpointed: list[CheckpointedModel] = []
     entries: list[catalog.Model] = []
-    created = int(time.time())
     fetcher = remote_images(plan.config.images)
     for model in plan.config.models:
         sides = {
-            one.name: read_text_side(model, Path(plan.model_files[one.name]))
+            one.name: texts[text_key(model, plan.model_files[one.name])]
             for one in model.deployments
             if one.engine is not None
         }
         first = next(iter(sides.values()), None)
-        entry = catalog_model(model, first, created)
+        entry = catalog_model(model, first, lasting.created)
         entries.append(entry)
         templates[model.id] = None if first is None else first.chat_template
         deployments[model.id] = [
@@ -89,7 +130,7 @@ def build(
             checkpointed.append(CheckpointedModel(entry, Path(model.checkpoints), file))
     known = catalog.Catalog(entries)
     models = Models(known, deployments, FolderCheckpoints(checkpointed) if checkpointed else None)
-    return assemble(plan.config, models, templates, writer, admission=admission, store=store)
+    return application(plan.config, models, templates, lasting)
 
 
 def assemble(
@@ -102,7 +143,23 @@ def assemble(
     admission: Admission | None = None,
     store: Store | None = None,
 ) -> Built:
-    """The application over models that are there already. Without `admission` only keys are looked at."""
+    """The only application of a process, over models that are there already. Without `admission` only keys
+    are looked at.
+    """
+    admission = admission or Admission(config, None, MemoryLimits(time.monotonic), lease="")
+    lasting = Lasting(config, writer, admission, store)
+    lasting.models = models
+    return application(config, models, templates, lasting, limits)
+
+
+def application(
+    config: settings.Config,
+    models: Models,
+    templates: Mapping[str, str | None],
+    lasting: Lasting,
+    limits: Limits | None = None,
+) -> Built:
+    """The application of a config over its models."""
     server = config.server
     limits = limits or Limits(
         connections=server.max_connections,
@@ -110,14 +167,21 @@ def assemble(
         held_body_bytes=max(Limits().held_body_bytes, 2 * server.max_body_bytes),
         request_s=server.request_timeout_s,
     )
-    admission = admission or Admission(config, None, MemoryLimits(time.monotonic), lease="")
-    held, lifecycle = HeldBodies(limits.held_body_bytes), Lifecycle()
-    metrics = Metrics(models.status)
+    admission, metrics = lasting.admission, lasting.metrics
+    held = HeldBodies(limits.held_body_bytes)
     breakers = Breakers(policy_of(config.routing), time.monotonic, metrics.rests)
     mounts = {path.rstrip("/"): DIALECTS[name] for name, path in config.dialects.items()}
     routes = Routes(mounts)
-    Health(models, metrics, lifecycle, list(mounts), admission.keys).add_to(routes)
-    admin_of(config, models, breakers, held=held, admission=admission, store=store).add_to(routes)
+    Health(models, metrics, lasting.lifecycle, list(mounts), admission.troubles).add_to(routes)
+    admin_of(
+        config,
+        models,
+        breakers,
+        held=held,
+        admission=admission,
+        store=lasting.store,
+        reload=lasting.reload,
+    ).add_to(routes)
     generation = Generation(
         models,
         limits,
@@ -132,17 +196,17 @@ def assemble(
     answers = endpoints(generation, Tokens(models, templates, limits, held), models)
     for path, dialect in mounts.items():
         mount(routes, path, dialect, answers)
-    log = RequestLog(writer, text=server.log_format == "text")
     app = App(
         routes=routes,
         keys=admission.keys,
         metrics=metrics,
-        log=log,
+        log=lasting.log,
         ids=RandomIds(),
         header_values={HeaderValue.CONFIG_VERSION: config.version.encode()},
+        lifecycle=lasting.lifecycle,
         recheck=admission.recheck,
     )
-    return Built(app, limits, lifecycle, breakers)
+    return Built(app, limits, lasting.lifecycle, models, breakers)
 
 
 def _served(

@@ -268,10 +268,15 @@ def load(path: str | Path | None, overrides: Overrides | None = None) -> Config:
     config, faults = _checked(path, overrides or Overrides())
     if faults:
         raise ConfigError(faults)
+    read_secrets(config)
+    return config
+
+
+def read_secrets(config: Config) -> None:
+    """Hash the keys that stand in the environment. The config has no faults."""
     for key in config.keys:
         if key.secret_env:
             key.sha256 = hashlib.sha256(os.environ[key.secret_env].encode()).hexdigest()
-    return config
 
 
 def check(path: str | Path | None, overrides: Overrides | None = None) -> list[str]:

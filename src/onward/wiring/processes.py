@@ -6,31 +6,32 @@ each watches a socket or pipe whose other end is here.
 """
 
 import asyncio
+import contextlib
 import logging
 import shutil
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import uvloop
 
 from onward.core.failure import Failure
-from onward.sources import SourceError, fetch
 from onward.wiring import listen, private
-from onward.wiring.config import Config
+from onward.wiring.config import Config, ConfigError
 from onward.wiring.engines import Engines
 from onward.wiring.listen import ServeError
-from onward.wiring.plan import Plan
+from onward.wiring.plan import Plan, Reloaded
+from onward.wiring.reload import Alone, Processes, Reloads, Source, fetch_files
 
 if TYPE_CHECKING:
     from onward.http.log import LogWriter
     from onward.wiring.authority import Authority
 
-__all__ = ["Ready", "ServeError", "serve"]
+__all__ = ["Ready", "ServeError", "Source", "serve"]
 logger = logging.getLogger("onward")
 
 
@@ -44,47 +45,36 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     needs_key: bool
 
 
-def serve(config: Config, ready: Callable[[Ready], None]) -> None:
+def serve(config: Config, source: Source, ready: Callable[[Ready], None]) -> None:
     """Serve a checked config until a signal ends it. `ready` is called once when all is up.
 
-    SIGTERM and SIGINT end running requests within `shutdown_grace_s`; a second one ends at once.
-    Raises `ServeError` with one line that says what is wrong.
+    SIGTERM and SIGINT end running requests within `shutdown_grace_s`; a second one ends at once. SIGHUP reads
+    the config again from its `source`, if that is a file. Raises `ServeError` with one line that says what is
+    wrong.
     """
+    if source.path is not None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until we can obey it: the config was read just now
     sockets = listen.bind(config)
     try:
         listen.raise_file_limit()
-        files, projectors = _fetch_models(config), _fetch_projectors(config)
+        known: dict[str, str] = {}
+        files, faults = fetch_files(config, known, shows=sys.stderr.isatty())
+        if faults:
+            raise ServeError(faults[0].partition(": ")[2])
         folder = private.make_folder()
         try:
-            engines = Engines(config, files, projectors, folder)
-            plan = Plan(config=config, model_files=files, sockets=engines.sockets)
-            uvloop.run(Supervisor(plan, engines, sockets, folder, ready).run())
+            engines = Engines(folder)
+            paths = engines.prepare(0, config, files.models, files.projectors)
+            plan = Plan(config=config, model_files=files.models, sockets=paths)
+            supervisor = Supervisor(
+                plan, engines, source=source, known=known, sockets=sockets, folder=folder, ready=ready
+            )
+            uvloop.run(supervisor.run())
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     finally:
         for one in sockets:
             one.close()
-
-
-def _fetch_models(config: Config) -> dict[str, str]:
-    files: dict[str, str] = {}
-    for model in config.models:
-        for deployment in model.deployments:
-            if deployment.engine is None:
-                continue
-            try:
-                files[deployment.name] = str(fetch(deployment.source, progress=sys.stderr.isatty()))
-            except SourceError as error:
-                raise ServeError(str(error)) from None
-    return files
-
-
-def _fetch_projectors(config: Config) -> dict[str, str]:
-    deployments = [deployment for model in config.models for deployment in model.deployments]
-    try:
-        return {one.name: str(fetch(one.mmproj)) for one in deployments if one.mmproj}
-    except SourceError as error:
-        raise ServeError(str(error)) from None
 
 
 class Supervisor:
@@ -94,11 +84,17 @@ class Supervisor:
         self,
         plan: Plan,
         engines: Engines,
+        *,
+        source: Source,
+        known: dict[str, str],
         sockets: list[socket.socket],
         folder: Path,
         ready: Callable[[Ready], None],
     ) -> None:
+        """`known`: files of models by their source."""
         self._plan = plan
+        self._source = source
+        self._known = known
         self._config = plan.config
         self._sockets = sockets
         self._folder = folder
@@ -106,6 +102,8 @@ class Supervisor:
         self._engines = engines
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._hung_up = asyncio.Event()
+        self._reloads: Reloads | None = None
         self._needs_key = bool(plan.config.keys)
 
     async def run(self) -> None:
@@ -113,9 +111,11 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number.name)
+        if self._source.path is not None:
+            loop.add_signal_handler(signal.SIGHUP, self._hung_up.set)
         authority = await self._authority()
         try:
-            await self._engines.start()
+            await self._engines.start(0)
             # The engines are starting by now: what HTTP needs is imported meanwhile.
             from onward.http.log import configure  # noqa: PLC0415
 
@@ -136,8 +136,7 @@ class Supervisor:
         store = await open_store(self._config, owner=True)
         authority = Authority(self._config, store, open_limits(self._config))
         try:
-            if store is not None:
-                self._needs_key = self._needs_key or bool(await store.keys(after=None, limit=1))
+            self._needs_key = self._needs_key or await authority.has_keys()
             listen.check_open(self._config, has_keys=self._needs_key)
             await authority.start()
         except Failure as failure:
@@ -160,12 +159,15 @@ class Supervisor:
 
         lease = authority.new_lease()
         plan = msgspec.structs.replace(self._plan, lease=lease)
-        side = HttpSide(plan, log, authority.store, authority.limits)
+        side = HttpSide(
+            plan, log, authority.store, authority.limits, over=self._over, reload=self._reload_for_admin
+        )
         await side.start(self._sockets)
         try:
-            await self._until_stopped(self._engines.ready, side.ready)
+            async with self._reloading(plan, authority, Alone(side)):
+                await self._until_stopped(lambda: self._engines.ready(0), side.ready)
         finally:
-            await side.stop(self._config.server.shutdown_grace_s, self._hurry)
+            await side.stop(self._hurry)
             await authority.bury(lease)
 
     async def _serve_in_workers(self, authority: "Authority") -> None:
@@ -174,14 +176,60 @@ class Supervisor:
         path = self._folder / "stores.sock"
         await authority.listen(private.unix_socket(path))
         plan = msgspec.structs.replace(self._plan, stores=str(path))
-        workers = Workers(plan, self._config.server.workers, self._sockets, self._folder, authority)
+        workers = Workers(
+            plan, self._sockets, self._folder, authority, over=self._over, reload=self._reload_for_worker
+        )
         try:
             await workers.start()
-            await self._until_stopped(self._engines.ready)
+            async with self._reloading(plan, authority, workers):
+                await self._until_stopped(lambda: self._engines.ready(0))
         finally:
             for one in self._sockets:
                 one.close()
             await workers.stop(self._hurry)
+
+    @contextlib.asynccontextmanager
+    async def _reloading(
+        self, plan: Plan, authority: "Authority", processes: Processes
+    ) -> AsyncGenerator[None]:
+        """Take up changed configs while this lasts."""
+        self._reloads = Reloads(
+            self._source,
+            plan,
+            self._known,
+            engines=self._engines,
+            authority=authority,
+            processes=processes,
+        )
+        listener = asyncio.create_task(self._reloads.on_signal(self._hung_up))
+        try:
+            yield
+        finally:
+            listener.cancel()
+            await asyncio.gather(listener, return_exceptions=True)
+
+    async def _over(self, number: int) -> None:
+        if self._reloads is not None:
+            await self._reloads.over(number)
+
+    async def _reload_for_admin(self) -> dict[str, Any]:
+        """See `http.admin.reload.Reload`."""
+        from onward.http.admin.reload import ReloadRefused  # noqa: PLC0415 - it is imported by now
+
+        reloaded = await self._reload_for_worker(0)
+        if reloaded.answer is None:
+            raise ReloadRefused(reloaded.faults)
+        return reloaded.answer
+
+    async def _reload_for_worker(self, call: int) -> Reloaded:
+        if self._reloads is None or self._stop.is_set():
+            return Reloaded(call, faults=["the server is starting or ending; ask again later"])
+        try:
+            return Reloaded(call, await self._reloads.reload())
+        except ConfigError as error:
+            return Reloaded(call, faults=error.faults)
+        except Failure as failure:
+            return Reloaded(call, faults=[f"store: {failure.message}"])
 
     async def _until_stopped(self, *conditions: Callable[[], Awaitable[None]]) -> None:
         """Tell that all is up once all conditions are met, and return when a signal came."""

@@ -1,4 +1,4 @@
-"""The HTTP processes of a server with several: started, watched, started again."""
+"""The HTTP processes of a server with several: started, watched, started again, told of another plan."""
 
 import asyncio
 import contextlib
@@ -7,37 +7,102 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
+from onward.wiring import plan as words
 from onward.wiring.authority import Authority
 from onward.wiring.listen import ServeError
-from onward.wiring.plan import DRAIN, HURRY, READY, Plan
+from onward.wiring.plan import LONGEST_LINE, Plan
 
 logger = logging.getLogger("onward")
 _SETTLED_S = 10.0
 """A process that lived this long starts again at once when it dies."""
 _LONGEST_PAUSE_S = 5.0
 _FIRST_TRIES = 3
+PREPARE_S = 120.0
+"""How long a process may take to make ready for another plan: it reads models' vocabularies for it."""
+
+
+class _Worker:
+    """The supervisor's end of one process's control socket."""
+
+    def __init__(self, writer: asyncio.StreamWriter, number: int) -> None:
+        self._writer = writer
+        self.plans = {number}
+        """Numbers of the plans by which something may run in it."""
+        self.prepared: int | None = None
+        """The plan that it can go over to."""
+        self._preparing: asyncio.Future[str | None] | None = None
+
+    def tell(self, word: words.ToWorker) -> None:
+        """Send it a word. Where it has gone nothing happens."""
+        if not self._writer.is_closing():
+            self._writer.write(words.line(word))
+
+    async def prepare(self, plan: Plan) -> str | None:
+        """Why it cannot serve by a plan; None: it can."""
+        self._preparing = asyncio.get_running_loop().create_future()
+        self.tell(words.Prepare(plan))
+        try:
+            async with asyncio.timeout(PREPARE_S):
+                return await self._preparing
+        except TimeoutError:
+            return f"an HTTP process was not ready for it within {PREPARE_S:g} s"
+
+    def answered(self, word: words.Prepared) -> None:
+        """It has said what came of `prepare`."""
+        self.prepared = word.number if word.fault is None else None
+        if self._preparing is not None and not self._preparing.done():
+            self._preparing.set_result(word.fault)
+
+    def commit(self, plan: Plan) -> None:
+        """Let it go over to a plan. One that was started meanwhile prepares it first."""
+        if self.prepared != plan.number:
+            self.tell(words.Prepare(plan))
+        self.prepared = None
+        self.plans.add(plan.number)
+        self.tell(words.Commit(plan.number))
+
+    def close(self) -> None:
+        """End its control socket, and with it the process."""
+        self._writer.close()
+
+    def gone(self) -> None:
+        """Its process has ended."""
+        if self._preparing is not None and not self._preparing.done():
+            self._preparing.set_result("an HTTP process ended while it made ready for it; the log says why")
 
 
 class Workers:
     """`count` processes that answer on the same sockets. Each can die alone."""
 
     def __init__(
-        self, plan: Plan, count: int, sockets: Sequence[socket.socket], folder: Path, authority: Authority
+        self,
+        plan: Plan,
+        sockets: Sequence[socket.socket],
+        folder: Path,
+        authority: Authority,
+        *,
+        over: Callable[[int], Awaitable[None]],
+        reload: Callable[[int], Awaitable[words.Reloaded]],
     ) -> None:
+        """`over` is awaited once nothing runs by a plan in any of them. `reload`: an operator asks for it."""
         self._plan = plan
         self._authority = authority
-        self._grace_s = plan.config.server.shutdown_grace_s
-        self._count = count
+        self._count = plan.config.server.workers
         self._sockets = sockets
         self._metrics = folder / "metrics"
+        self._over = over
+        self._reload = reload
         self._stopping = False
-        self._controls: dict[int, socket.socket] = {}
+        self._workers: dict[int, _Worker] = {}
+        self._old: set[int] = set()
+        """Plans that are not in force any more, and that something may still run by."""
         self._tasks: list[asyncio.Task[None]] = []
+        self._jobs: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Start all and wait until each accepts connections. Raises `ServeError`."""
@@ -46,28 +111,50 @@ class Workers:
         self._tasks = [asyncio.create_task(self._keep(first)) for first in started]
         await asyncio.gather(*started)
 
+    async def prepare(self, plan: Plan) -> list[str]:
+        """See `reload.Processes`."""
+        answers = await asyncio.gather(*(one.prepare(plan) for one in self._workers.values()))
+        return list(dict.fromkeys(answer for answer in answers if answer is not None))
+
+    async def commit(self, plan: Plan) -> None:
+        """See `reload.Processes`."""
+        self._old.add(self._plan.number)
+        self._plan = plan
+        for worker in self._workers.values():
+            worker.commit(plan)
+        self._look_for_over()
+
+    async def abort(self, number: int) -> None:
+        """See `reload.Processes`."""
+        for worker in self._workers.values():
+            worker.prepared = None
+            worker.tell(words.Abort(number))
+
     async def stop(self, hurry: asyncio.Event) -> None:
         """Drain all; in a hurry end them at once. None is left when this returns."""
         self._stopping = True
-        self._tell(DRAIN)
+        grace_s = self._plan.config.server.shutdown_grace_s
+        self._tell(words.Drain())
         done = asyncio.ensure_future(asyncio.gather(*self._tasks, return_exceptions=True))
         hurried = asyncio.create_task(hurry.wait())
-        await asyncio.wait([done, hurried], timeout=self._grace_s + 5, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([done, hurried], timeout=grace_s + 5, return_when=asyncio.FIRST_COMPLETED)
         hurried.cancel()
         if not done.done():
-            self._tell(HURRY)
+            self._tell(words.Hurry())
             await asyncio.wait([done], timeout=5)
-        for control in self._controls.values():
-            control.close()  # the end of its control socket ends a process, whatever it does
+        for worker in self._workers.values():
+            worker.close()  # the end of its control socket ends a process, whatever it does
         if not done.done():
             for task in self._tasks:
                 task.cancel()
             await asyncio.wait([done], timeout=5)
+        for job in self._jobs:
+            job.cancel()
+        await asyncio.gather(*self._jobs, return_exceptions=True)
 
-    def _tell(self, word: bytes) -> None:
-        for control in self._controls.values():
-            with contextlib.suppress(OSError):
-                control.send(word)
+    def _tell(self, word: words.ToWorker) -> None:
+        for worker in self._workers.values():
+            worker.tell(word)
 
     async def _keep(self, first: asyncio.Future[None]) -> None:
         """Keep one process running until we stop."""
@@ -110,21 +197,51 @@ class Workers:
                 start_new_session=True,
                 env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(self._metrics)},
             )
-        ours.setblocking(False)
-        self._controls[process.pid] = ours
-        loop = asyncio.get_running_loop()
+        reader, writer = await asyncio.open_connection(sock=ours, limit=LONGEST_LINE)
+        worker = self._workers[process.pid] = _Worker(writer, self._plan.number)
+        worker.tell(words.Begin(msgspec.structs.replace(self._plan, lease=lease)))
+        if self._stopping:
+            worker.tell(words.Drain())
         try:
             with contextlib.suppress(OSError):
-                plan = msgspec.structs.replace(self._plan, lease=lease)
-                await loop.sock_sendall(ours, msgspec.json.encode(plan) + b"\n")
-                if await loop.sock_recv(ours, len(READY)) and not first.done():
-                    first.set_result(None)
+                while text := await reader.readline():
+                    self._heard(worker, words.from_worker(text), first)
             return await process.wait()
         finally:
-            del self._controls[process.pid]
-            ours.close()
+            del self._workers[process.pid]
+            worker.gone()
+            worker.close()
             if process.returncode is None:
                 process.kill()
                 await process.wait()
             for gauges in self._metrics.glob(f"gauge_live*_{process.pid}.db"):
                 gauges.unlink(missing_ok=True)
+            self._look_for_over()
+
+    def _heard(self, worker: _Worker, word: words.FromWorker, first: asyncio.Future[None]) -> None:
+        match word:
+            case words.Ready():
+                if not first.done():
+                    first.set_result(None)
+            case words.Prepared():
+                worker.answered(word)
+            case words.Over():
+                worker.plans.discard(word.number)
+                self._look_for_over()
+            case words.Reload():
+                self._do(self._answer(worker, word.call))
+
+    async def _answer(self, worker: _Worker, call: int) -> None:
+        worker.tell(await self._reload(call))
+
+    def _look_for_over(self) -> None:
+        """Tell of every old plan by which nothing can run any more."""
+        used = set[int]().union(*(worker.plans for worker in self._workers.values()))
+        for number in self._old - used:
+            self._old.discard(number)
+            self._do(self._over(number))
+
+    def _do(self, work: Awaitable[None]) -> None:
+        job = asyncio.ensure_future(work)
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)

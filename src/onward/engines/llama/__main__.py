@@ -22,7 +22,7 @@ from onward.engines.llama.slots import CHUNK
 
 
 def main() -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # sent to a whole group they are for the supervisor
     settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=LlamaSettings)
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -16,6 +16,7 @@ from onward.dialects.schema import Dialect
 from onward.http.admin.explain import ExplainEndpoint
 from onward.http.admin.keys import KeyEndpoints
 from onward.http.admin.ledger import LedgerEndpoints
+from onward.http.admin.reload import ConfigEndpoints, Reload
 from onward.http.admin.state import StateEndpoints
 from onward.http.admin.tenants import TenantEndpoints
 from onward.http.exchange import Exchange, HeldBodies
@@ -76,6 +77,7 @@ class Admin:
         config: dict[str, Any],
         held: HeldBodies,
         changed: Callable[[], Awaitable[None]],
+        reload: Reload | None = None,
     ) -> None:
         """`dialects`: those that are served. `config`: what is told of it.
 
@@ -85,7 +87,8 @@ class Admin:
         keys = KeyEndpoints(roster, held, changed)
         tenants = TenantEndpoints(roster, held, changed)
         ledger = LedgerEndpoints(store, gate, roster, held)
-        state = StateEndpoints(models, config)
+        state = StateEndpoints(models)
+        settings = ConfigEndpoints(config, held, reload)
         self.endpoints: dict[tuple[str, str], Endpoint] = {
             ("GET", "/keys"): keys.list,
             ("POST", "/keys"): keys.create,
@@ -105,7 +108,8 @@ class Admin:
             ("GET", "/models"): state.models,
             ("GET", "/models/{id}/explain"): ExplainEndpoint(models, breakers, dialects).explain,
             ("GET", "/deployments"): state.deployments,
-            ("GET", "/config"): state.config,
+            ("GET", "/config"): settings.show,
+            ("POST", "/config/reload"): settings.reload,
         }
         """By method and path below `MOUNT`."""
 

@@ -1,4 +1,4 @@
-"""`/admin/v1/models`, `deployments` and `config`: what is loaded, and how it does."""
+"""`/admin/v1/models` and `deployments`: what is loaded, and how it does."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from onward.core.money import format_amount
 from onward.core.price import Price
 from onward.dialects import DIALECTS
-from onward.http.admin.answers import answer, answer_page
+from onward.http.admin.answers import answer_page
 from onward.http.admin.asking import limit_of, place_of, read_query
 from onward.http.admin.explain import replica_views
 from onward.http.exchange import Exchange
@@ -15,11 +15,10 @@ from onward.serve.model import Deployment, ServedModel
 
 
 class StateEndpoints:
-    """`config`: what is told of it, without a secret."""
+    """What a process has loaded."""
 
-    def __init__(self, models: Models, config: dict[str, Any]) -> None:
+    def __init__(self, models: Models) -> None:
         self._models = models
-        self._config = config
 
     async def models(self, exchange: Exchange) -> None:
         """Every model, in the order of the config."""
@@ -31,10 +30,6 @@ class StateEndpoints:
         await _answer_some(
             exchange, [_deployment(target.model.id, one) for target in targets for one in target.deployments]
         )
-
-    async def config(self, exchange: Exchange) -> None:
-        read_query(exchange)
-        await answer(exchange, self._config)
 
     async def _targets(self) -> Sequence[Target]:
         plain = DIALECTS["openai"]
