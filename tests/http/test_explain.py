@@ -57,8 +57,8 @@ async def test_all_is_well(tmp_path, mock, other):
         told = await explained(running)
         assert told["model"] == MODEL
         assert route(told)["asked"] == [
-            {"deployment": "d1", "why": "healthy"},
-            {"deployment": "d2", "why": "healthy"},
+            {"deployment": "d1", "translated": None, "why": "healthy"},
+            {"deployment": "d2", "translated": None, "why": "healthy"},
         ]
         assert [one["primary"] for one in told["deployments"]] == [True, False]
         assert told["deployments"][0]["breaker"]["state"] == "closed"
@@ -129,6 +129,22 @@ async def test_who_has_no_such_route_and_whose_engine_is_not_up(text_side, tmp_p
             "its engine is starting: asked only where no other can answer"
         )
         assert told["deployments"][1]["engine"] == {"state": "starting", "detail": "loads"}
+
+
+async def test_what_is_translated_for_a_provider(tmp_path, mock):
+    claude = settings.Provider(name="claude", protocol="anthropic", base_url=mock.base_url)
+    async with gateway(tmp_path, mock, claude) as running:
+        told = await explained(running)
+        for surface, ways in (("messages", ["chat", None]), ("chat", [None, "messages"])):
+            assert [one["translated"] for one in route(told, surface)["asked"]] == ways
+        assert asked(told) == ["d1"]
+        assert [one["deployment"] for one in route(told, "chat", "tokens")["asked"]] == ["d1"]
+        for path, body in (
+            ("/v1/messages", {"messages": [{"role": "user", "content": "x"}], "max_tokens": 2}),
+            ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}),
+        ):
+            assert (await running.post(path, body)).status_code == 200, "and that is what happens"
+        assert [seen.path for seen in mock.requests] == ["/v1/chat/completions"] * 2
 
 
 async def test_replicas_are_told_of_by_their_place(tmp_path, mock, other):

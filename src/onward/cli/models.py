@@ -43,9 +43,13 @@ def explain_model(chosen: argparse.Namespace) -> None:
 
 
 def _route(route: dict[str, Any]) -> str:
-    asked = [f"  {n}. {one['deployment']}: {one['why']}" for n, one in enumerate(route["asked"], 1)]
+    asked = [f"  {n}. {_named(one)}: {one['why']}" for n, one in enumerate(route["asked"], 1)]
     never = [f"  -  {one['deployment']}: {one['why']}" for one in route["not_asked"]]
     return "\n".join([*asked, *never])
+
+
+def _named(one: dict[str, Any]) -> str:
+    return one["deployment"] + (f" (as {one['translated']})" if one["translated"] else "")
 
 
 def render(chosen: argparse.Namespace) -> None:

@@ -11,9 +11,10 @@ from onward.http.admin.asking import read_query
 from onward.http.exchange import Exchange
 from onward.http.served import Models, Target
 from onward.http.tries import in_order, is_up
-from onward.providers.protocol import Protocols, ProviderStatus
+from onward.providers.protocol import ProviderStatus
 from onward.routing.breaker import Breakers, State, View
 from onward.serve.model import Deployment, ProxiedModel, ServedModel
+from onward.wire.translating.ways import WAYS
 
 _NEEDS: Final = {"completions": "completions", "chat": "chat", "messages": "chat"}
 """What a model must declare for each generating surface."""
@@ -58,7 +59,11 @@ class ExplainEndpoint:
             "dialect": dialect.name,
             "surface": surface,
             "asked": [
-                {"deployment": one.deployment, "why": self._why(one)}
+                {
+                    "deployment": one.deployment,
+                    "translated": translated(dialect, surface, one),
+                    "why": self._why(one),
+                }
                 for one in in_order(self._breakers, able)
             ],
             "not_asked": [
@@ -95,11 +100,20 @@ def cannot(dialect: Dialect, surface: str, one: Deployment) -> str | None:
     if isinstance(one, ProxiedModel):
         if surface not in dialect.passed:
             return f"{dialect.name} asks engines of ours alone"
-        if one.provider.protocol is not Protocols.OPENAI or surface not in one.provider.surfaces:
+        if surface not in one.provider.surfaces and translated(dialect, surface, one) is None:
             return f"the provider {one.provider.name} has no {surface}"
     elif needed == "chat" and one.renderer is None:
         return "it has no chat format"
     return None
+
+
+def translated(dialect: Dialect, surface: str, one: Deployment) -> str | None:
+    """What a provider is asked for instead, where it has no such route; None: for what the caller asked."""
+    if not isinstance(one, ProxiedModel) or surface in one.provider.surfaces:
+        return None
+    way = WAYS.get(surface)
+    possible = way is not None and dialect.passing.translates and way.surface in one.provider.surfaces
+    return way.surface if way is not None and possible else None
 
 
 def breaker_view(view: View) -> dict[str, Any]:
