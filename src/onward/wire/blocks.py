@@ -96,6 +96,9 @@ class Blocks:
             self._open(kind, block)
 
     def _call_piece(self, call: ToolCallDelta) -> None:
+        is_open = self._kind == "tool_use" and call.index == self._call
+        if call.id is None and not is_open and call.index not in self._waiting:
+            return  # of a call that is closed, as its arguments were whole: white space
         if self._kind != "tool_use":
             self._close()
             self._open_call(call)
