@@ -83,12 +83,15 @@ def bare(message: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(params=["control tokens", "text"])
 async def talk(request: Any, tokenizer: Any, tmp_path: Any) -> AsyncIterator[Talk]:
-    said = Said(official() if request.param == "control tokens" else tokenizer)
+    """With marks of the format as control tokens, under `openai`; as text, under `prentis`."""
+    own = request.param == "control tokens"
+    said = Said(official() if own else tokenizer)
+    dialects = {"openai" if own else "prentis": "/v1"}
     renderer = NativeRenderer(registry.BY_NAME["qwen3"], said.tokenizer)
     side = SimpleNamespace(tokenizer=said.tokenizer, renderer=renderer)
     entry = Model(id=MODEL, context_length=4096, kind="hybrid")
     async with (
-        edge(side, tmp_path, ScriptedEngine(said), model=entry) as running,
+        edge(side, tmp_path, ScriptedEngine(said), model=entry, dialects=dialects) as running,
         AsyncAnthropic(base_url=f"http://127.0.0.1:{running.port}", api_key="none", max_retries=0) as client,
     ):
         yield Talk(running, said, client)

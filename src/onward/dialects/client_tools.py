@@ -31,7 +31,7 @@ def read_client_tools(kind: ClientTools, value: Any, path: str) -> list[dict[str
         where = f"{path}[{position}]"
         function = _function(object_at(item, where), where)
         if function["name"] in names:
-            raise invalid(f"{where}.name", f"'{path}' declares the tool '{function['name']}' twice.")
+            raise invalid(f"{where}.name", f"'{where}.name' names a tool that '{path}' has already.")
         names.add(function["name"])
         tools.append({"type": "function", "function": function})
     return tools

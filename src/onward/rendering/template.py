@@ -305,7 +305,8 @@ def _until_end(text: str, end: str) -> str:
     if at < 0:
         raise invalid(
             "continue_final_message",
-            "'continue_final_message' is not taken: this chat template cannot do it.",
+            "This model's template cannot continue the assistant's message at the end of 'messages': end "
+            "them with another one.",
         )
     return text[:at].replace(end, "")
 

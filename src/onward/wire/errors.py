@@ -56,10 +56,7 @@ def failure_event(
 def _shaped(
     shape: FailureShape, row: ErrorRow, status: int, failure: Failure, request_id: str
 ) -> dict[str, Any]:
-    message = row.message or failure.message
-    if row.message is None and failure.param is not None and failure.param not in message:
-        message = f"{failure.param}: {message}"
-    error = {"type": shape.type_of(status), "message": message}
+    error = {"type": shape.type_of(status), "message": row.message or failure.message}
     return {"type": "error", "error": error, "request_id": request_id}
 
 

@@ -73,7 +73,8 @@ class NativeRenderer:
         if end and not builder.closed:
             raise invalid(
                 "continue_final_message",
-                "This model's format cannot continue such a message: leave 'continue_final_message' out.",
+                "This model's format cannot continue the assistant's message at the end of 'messages': end "
+                "them with another one.",
             )
         return builder
 
