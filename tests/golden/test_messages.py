@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anthropic.types import ErrorResponse, Message, RawMessageStreamEvent
+from pydantic import TypeAdapter
 
 from onward.core.delta import ChoiceDelta, FinishReason, ToolCallDelta
 from onward.core.failure import Failure, FailureKind
@@ -84,6 +86,26 @@ def transcript(dialect_name: str, case: str) -> bytes:
 def test_the_bytes_are_those_that_were_agreed_on(dialect: str, case: str) -> None:
     """The same on every mount."""
     assert transcript(dialect, case) == (FOLDER / f"messages-{case}.txt").read_bytes()
+
+
+@pytest.mark.covers("P-12", "O-4")
+@pytest.mark.parametrize("case", CASES)
+def test_the_types_of_the_sdk_take_them(case: str) -> None:
+    """Strictly: no member of another type, none missing."""
+    unstreamed, streamed, broken = (
+        part.strip().removeprefix("# ").partition("\n")[2]
+        for part in (FOLDER / f"messages-{case}.txt").read_text().split("\n# ")
+    )
+    Message.model_validate_json(unstreamed.strip(), strict=True)
+    event = TypeAdapter[Any](RawMessageStreamEvent)
+    *events, failure = [
+        line.removeprefix("data: ")
+        for line in (streamed + "\n" + broken).split("\n")
+        if line.startswith("data: ") and line != 'data: {"type":"ping"}'
+    ]
+    for data in events:
+        event.validate_json(data, strict=True)
+    ErrorResponse.model_validate_json(failure, strict=True)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from onward.admission.ledger import State
 from onward.core.usage import Usage
 from onward.engines.scripted import ScriptedEngine
 from onward.http.limits import Limits
+from onward.wiring import config as settings
 from tests.dialects.test_messages import events_of
 from tests.http.gateway import SECRET, cost, gateway, units
 from tests.http.harness import SECRET as KEY
@@ -180,3 +181,54 @@ async def test_images_are_refused_by_the_path_that_the_caller_knows(text_side, t
             body = {**SCRIPTED, "system": "Look at it.", "messages": messages}
             answer = await running.client.post("/v1/messages", json=body)
             assert f"'{path}' is an image" in error_of(answer, 400, "invalid_request_error")
+
+
+@both
+@pytest.mark.covers("O-6", "P-8")
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_key_replays_the_answer(text_side, tmp_path, mount: str, stream: bool):
+    engine = ScriptedEngine([260] * 50)
+    async with gateway(
+        tmp_path, engine, text_side=text_side, tenant={"balance": "1"}, mounts=MOUNTS
+    ) as running:
+        body, key = {**ASK, "stream": stream}, {"idempotency-key": "key-1"}
+        first = await running.post(f"{mount}/messages", body, headers=key)
+        second = await running.post(f"{mount}/messages", body, headers=key)
+        assert first.status_code == 200, first.text
+        assert first.content == second.content
+        assert len(engine.requests) == 1
+        assert second.headers["request-id"] == second.headers["x-request-id"]
+        await running.entry()
+        other = await running.post(f"{mount}/messages", {**body, "max_tokens": 4}, headers=key)
+        error_of(other, 409, "invalid_request_error")
+
+
+@pytest.mark.covers("P-11")
+async def test_the_user_is_a_label_of_the_log_line(text_side, tmp_path):
+    async with edge(text_side, tmp_path) as running:
+        await running.client.post("/v1/messages", json={**SCRIPTED, "metadata": {"user_id": "u-17"}})
+        [line] = await running.logged("/v1/messages")
+    assert (line["user"], line["status"]) == ("u-17", 200)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_a_filter_finds_is_a_refusal(text_side, tmp_path, stream: bool):
+    """In front of the match, where something was said before; else the request is refused."""
+    tokenizer = text_side.tokenizer
+    tokens = tokenizer.encode("All is well. The secret is out.", control=False)
+    engine = ScriptedEngine(tokens)
+    patterns = {"block_output": ["secret"], "block_input": ["forbidden"]}
+    model = {"content_filter": settings.ContentFilter(**patterns)}
+    async with gateway(tmp_path, engine, text_side=text_side, model=model) as running:
+        body = {**ASK, "max_tokens": 50, "stream": stream}
+        answer = await running.post("/v1/messages", body)
+        if stream:
+            events = events_of(answer)
+            assert "".join(data["delta"].get("text", "") for _, data in events if "delta" in data) == (
+                "All is well. The "
+            )
+            assert events[-2][1]["delta"]["stop_reason"] == "refusal"
+        else:
+            error_of(answer, 400, "invalid_request_error")
+        asked = {**body, "messages": [{"role": "user", "content": "what is forbidden"}]}
+        error_of(await running.post("/v1/messages", asked), 400, "invalid_request_error")
