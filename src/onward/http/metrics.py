@@ -107,6 +107,13 @@ class Metrics:
             registry=own,
             multiprocess_mode="livesum",
         )
+        self._resting_replicas = Gauge(
+            "onward_replica_resting",
+            "HTTP processes in which one of several addresses of a provider rests, by its place.",
+            ["provider", "replica"],
+            registry=own,
+            multiprocess_mode="livesum",
+        )
         self._answered: dict[tuple[str, str, int], int] = {}
         self._used: dict[str, list[int]] = {}
         self._times: dict[str, tuple[Histogram, Histogram]] = {}
@@ -149,6 +156,10 @@ class Metrics:
             logger.info("deployment=%s answers again", deployment)
         else:
             logger.warning("deployment=%s rests for %g s", deployment, seconds)
+
+    def replica_rests(self, provider: str, replica: str, seconds: float | None) -> None:
+        """The same of one of several addresses of a provider."""
+        self._resting_replicas.labels(provider, replica).set(seconds is not None)
 
     def _soon(self) -> None:
         if not self._changed:

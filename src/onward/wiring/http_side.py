@@ -162,7 +162,8 @@ class HttpSide:
             known = one.providers.get(config.name)
             if known is not None and known.made_of == made_of:
                 return known
-        return _Provider(made_of, provider_of(config, policy_of(routing)))
+        rests = self._lasting.metrics.replica_rests
+        return _Provider(made_of, provider_of(config, policy_of(routing), rests))
 
     def _connect(self) -> None:
         for engine in self._live[-1].engines.values():

@@ -3,6 +3,7 @@
 import logging
 import os
 import time
+from collections.abc import Callable
 
 from onward.providers.anthropic import AnthropicProvider
 from onward.providers.openai import OpenAiProvider
@@ -22,13 +23,21 @@ def providers_of(config: settings.Config) -> dict[str, Provider]:
     return {one.name: provider_of(one, policy) for one in config.providers}
 
 
-def provider_of(config: settings.Provider, policy: Policy | None = None) -> Provider:
-    """One provider. `policy`: when a replica rests."""
+def provider_of(
+    config: settings.Provider,
+    policy: Policy | None = None,
+    rests: Callable[[str, str, float | None], None] | None = None,
+) -> Provider:
+    """One provider. `policy`: when a replica rests. `rests` is told for how many seconds one does, by the
+    names of both; None: it rests no more.
+    """
     if not config.base_urls:
         return _at(config, config.base_url)
 
     def changed(replica: str, seconds: float | None) -> None:
         name = f"provider={config.name} replica={replica}"
+        if rests is not None:
+            rests(config.name, replica, seconds)
         if seconds is None:
             logger.info("%s answers again", name)
         else:
