@@ -1,0 +1,160 @@
+"""A provider's chat as deltas, however providers write it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from onward.core.delta import ChoiceDelta, FinishReason, fold
+from onward.core.failure import Failure, FailureKind
+from onward.core.usage import Usage
+from onward.wire.translating.openai_deltas import OpenAiDeltas
+from tests.unit.wire.passing.events import DONE, event, frame, piece, usage
+
+
+def said(delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
+    return event(frame([{"index": 0, "delta": delta, "finish_reason": finish}], **more))
+
+
+def read(*events: bytes) -> tuple[list[ChoiceDelta], OpenAiDeltas]:
+    reader = OpenAiDeltas(iter("abcdef").__next__)
+    deltas = [delta for one in events for delta in reader.feed(one)]
+    return deltas + reader.close(), reader
+
+
+def calls_of(deltas: list[ChoiceDelta]) -> list[tuple[int, str | None, str | None, str]]:
+    [choice] = fold(deltas)
+    return [(call.index, call.id, call.name, call.arguments) for call in choice.tool_calls]
+
+
+def call(index: int | None, id: str | None, name: str | None, arguments: str | None) -> dict[str, Any]:  # noqa: A002
+    given = {"index": index, "id": id}
+    function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
+    return {key: value for key, value in given.items() if value is not None} | {"function": function}
+
+
+def test_the_end_waits_for_the_usage() -> None:
+    deltas, reader = read(said({"role": "assistant"}), piece("Hi"), piece("", "length"), usage(), DONE)
+    assert [(one.text, one.finish) for one in deltas] == [("Hi", None), ("", FinishReason.LENGTH)]
+    assert reader.usage == Usage(5, 7)
+    early = OpenAiDeltas(str)
+    assert early.feed(piece("Hi") + piece("", "stop"))[-1].finish is None
+
+
+CALLS = {
+    "in turns": [
+        [call(0, "a", "f", ""), call(1, "b", "g", "")],
+        [call(0, None, None, '{"x"')],
+        [call(1, None, None, "{}"), call(0, None, None, ":1}")],
+    ],
+    "an ID on every piece": [
+        [call(0, "a", "f", '{"x"')],
+        [call(0, "a", "f", ":1}"), call(1, "b", "g", "{}")],
+    ],
+    "without an index": [
+        [call(None, "a", "f", '{"x"')],
+        [call(None, None, None, ":1}")],
+        [call(None, "b", "g", "{}")],
+    ],
+    "the name later": [[call(0, "a", None, "")], [call(0, None, "f", '{"x":1}')], [call(1, "b", "g", "{}")]],
+    "indices from 1": [[call(1, "a", "f", '{"x":1}')], [call(2, "b", "g", "{}")]],
+    "arguments before the name": [
+        [call(0, "a", None, '{"x"')],
+        [call(0, None, "f", ":1}")],
+        [call(1, "b", "g", "{}")],
+    ],
+}
+
+
+@pytest.mark.parametrize("way", CALLS)
+def test_calls_keep_apart(way: str) -> None:
+    deltas, reader = read(
+        *[said({"tool_calls": calls}) for calls in CALLS[way]], said({}, "tool_calls"), DONE
+    )
+    assert calls_of(deltas) == [(0, "a", "f", '{"x":1}'), (1, "b", "g", "{}")]
+    assert reader.failure is None
+    ids = [one.id for delta in deltas for one in delta.tool_calls if one.id]
+    assert ids == ["a", "b"]
+
+
+def test_a_call_without_an_id_gets_one() -> None:
+    deltas, _ = read(said({"tool_calls": [call(0, None, "f", "{}")]}), said({}, "stop"), DONE)
+    assert calls_of(deltas) == [(0, "call_a", "f", "{}")]
+    assert deltas[-1].finish is FinishReason.TOOL_CALLS
+
+
+def test_a_function_call_of_old() -> None:
+    pieces = [
+        said({"function_call": {"name": "f", "arguments": "{"}}),
+        said({"function_call": {"arguments": "}"}}),
+    ]
+    deltas, _ = read(*pieces, said({}, "function_call"), DONE)
+    assert calls_of(deltas) == [(0, "call_a", "f", "{}")]
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_reasoning_by_either_name(name: str) -> None:
+    deltas, _ = read(said({name: "So", "content": None}), piece("Hi", "stop"), DONE)
+    [choice] = fold(deltas)
+    assert (choice.reasoning, choice.text) == ("So", "Hi")
+
+
+def test_without_a_mark_of_the_end_a_finish_is_one() -> None:
+    deltas, reader = read(piece("Hi", "stop"))
+    assert (deltas[-1].finish, reader.failure) == (FinishReason.STOP, None)
+    deltas, reader = read(piece("Hi"), DONE)
+    assert (deltas[-1].finish, reader.failure) == (FinishReason.STOP, None)
+
+
+@pytest.mark.parametrize(
+    "events", [[], [DONE], [piece("Hi")], [said({"role": "assistant"}), DONE], [usage(), DONE]]
+)
+def test_a_stream_that_is_not_whole(events: list[bytes]) -> None:
+    deltas, reader = read(*events)
+    assert reader.failure is not None
+    assert all(delta.finish is None for delta in deltas)
+
+
+def test_an_error_in_it() -> None:
+    deltas, reader = read(piece("Hi"), event({"error": {"message": "key sk-1", "code": 429}}), piece("more"))
+    assert [delta.text for delta in deltas] == ["Hi"]
+    assert reader.failure is not None
+    assert reader.failure.kind is FailureKind.UPSTREAM_RATE_LIMITED
+    assert "sk-1" in reader.failure_text
+
+
+def test_output_behind_the_usage_is_estimated() -> None:
+    _, reader = read(piece("Hi"), usage(), piece("more words that nobody counted", "stop"), DONE)
+    assert reader.usage is None
+    assert reader.completion_tokens > 5
+
+
+def test_other_choices_are_not_heard() -> None:
+    deltas, _ = read(piece("Hi"), piece("no", index=1), piece("", "stop"), DONE)
+    assert [choice.text for choice in fold(deltas)] == ["Hi"]
+
+
+def test_a_whole_answer() -> None:
+    message = {
+        "content": None,
+        "reasoning_content": "So",
+        "tool_calls": [
+            {"id": "a", "function": {"name": "f", "arguments": "{}"}},
+            {"function": {"name": "g"}},
+        ],
+    }
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+    reader = OpenAiDeltas(iter("abc").__next__)
+    deltas = reader.whole(json.dumps({"choices": [choice], "usage": None}).encode())
+    assert calls_of(deltas) == [(0, "a", "f", "{}"), (1, "call_a", "g", "")]
+    assert (fold(deltas)[0].reasoning, reader.usage) == ("So", None)
+    assert reader.completion_tokens >= 1
+
+
+@pytest.mark.parametrize(
+    "wrong", [b"", b"{}", b"[]", b'{"choices":[]}', b'{"error":{"message":"no"}}', b"<html>"]
+)
+def test_what_is_no_answer(wrong: bytes) -> None:
+    with pytest.raises(Failure) as failed:
+        OpenAiDeltas(str).whole(wrong)
+    assert failed.value.kind is FailureKind.UPSTREAM_UNAVAILABLE
