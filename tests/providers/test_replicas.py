@@ -170,17 +170,34 @@ async def test_an_answer_that_is_left_is_no_load_and_no_failure(mocks, over):
     assert (replica.in_flight, replica.health.failures) == (0, 0)
 
 
-async def test_a_full_one_is_replaced_and_not_called_ill(mocks, over):
-    """All of its connections are busy: the next one has some."""
-    provider = over(mocks[0], mocks[1], connections=1, connect_timeout_s=0.1)
+async def test_where_all_are_full_one_is_waited_for_once(mocks, over):
+    """They are busy, not ill."""
+    provider = over(mocks[0], mocks[1], connections=1, connect_timeout_s=0.2)
     held = [await ask(provider, "[[hold=1]]", stream=True) for _ in range(2)]
+    began = asyncio.get_running_loop().time()
     await fails(ask(provider), FailureKind.UPSTREAM_TIMEOUT)
+    assert asyncio.get_running_loop().time() - began < 0.39
     assert [one.health.failures for one in provider.status().replicas] == [0, 0]
     mocks[0].let_go()
     mocks[1].let_go()
     for answer in held:
         await body_of(answer)
         answer.close()
+
+
+async def test_one_with_a_full_queue_is_replaced_and_not_called_ill(mocks, over):
+    provider = over(mocks[0], mocks[1], connections=1, waiting=0)
+    held = await ask(provider, "[[hold=1]]", stream=True)
+    [free] = [mock for mock in mocks[:2] if not mock.requests]
+    provider._replicas[mocks.index(free)].in_flight = 5  # as if the full one were the least loaded
+    await whole(provider)
+    provider._replicas[mocks.index(free)].in_flight = 0
+    assert len(free.requests) == 1
+    assert [one.health.failures for one in provider.status().replicas] == [0, 0]
+    for mock in mocks:
+        mock.let_go()
+    await body_of(held)
+    held.close()
 
 
 async def test_the_whole_is_the_sum(mocks, over):

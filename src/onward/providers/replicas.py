@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from onward.core.failure import Failure
+from onward.core.failure import Failure, FailureKind
 from onward.providers.failures import Unsent
 from onward.providers.protocol import Answer, Provider, ProviderStatus, ReplicaStatus
 
@@ -72,8 +72,10 @@ class Replicas:
             answer = ReplicaAnswer(replica, self._health)
             try:
                 await answer.open(path, body, headers)
-            except Unsent:
-                if not left:
+            except Unsent as failure:
+                # who has waited for a turn at the least loaded one would wait at the others too
+                waited = failure.excused and failure.kind is FailureKind.UPSTREAM_TIMEOUT
+                if waited or not left:
                     raise
             else:
                 return answer
