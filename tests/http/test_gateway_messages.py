@@ -5,6 +5,8 @@ import json
 import pytest
 
 from onward.admission.ledger import State
+from onward.wiring import config as settings
+from onward.wiring.gateway_check import provider_faults
 from tests.http.gateway import MODEL, SECRET, UPSTREAM, cost, gateway
 from tests.http.messages import BODY, CHAT, PATH, PAYS, anthropic, events_of, message_of
 from tests.mock_answers import BRAND, Behaviour, prompt_tokens
@@ -244,3 +246,25 @@ async def test_tokens_translates_nothing(tmp_path, mock: MockProvider):
         answer = await running.post(CHAT.replace("/v1", "/tokens/v1"), {"messages": BODY["messages"]})
         assert answer.json()["error"]["code"] == "endpoint_not_supported_for_model"
         assert not mock.requests
+
+
+async def test_a_server_that_has_both_routes_gets_both_as_they_are(tmp_path, mock: MockProvider):
+    """With OpenAI's key header, as such servers have one for all of their routes."""
+    mock.always(Behaviour(reasoning=1))
+    surfaces = ["chat", "messages"]
+    both = settings.Provider(name="both", protocol="openai", base_url=mock.base_url, surfaces=surfaces)
+    assert not list(provider_faults(both, "providers[0]"))
+    async with gateway(tmp_path, both, tenant=PAYS) as running:
+        for path, end in ((PATH, "/messages"), (CHAT, "/chat/completions")):
+            assert (await running.post(path, BODY)).status_code == 200
+            assert mock.requests[-1].path.endswith(end)
+            assert mock.requests[-1].json == {"model": UPSTREAM, **BODY}
+
+
+def test_a_provider_of_messages_has_nothing_else():
+    chats = settings.Provider(
+        name="a", protocol="anthropic", base_url="http://x.example/v1", surfaces=["chat"]
+    )
+    assert list(provider_faults(chats, "p")) == [
+        "p.surfaces[0]: a provider that speaks anthropic has no chat"
+    ]

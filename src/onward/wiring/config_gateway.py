@@ -42,7 +42,8 @@ class Provider(msgspec.Struct, kw_only=True):
     api_key_env: Text = ""
     """Environment variable with our key there."""
     surfaces: list[Literal["completions", "chat", "messages"]] = []
-    """Routes that it has; absent: all that its protocol knows."""
+    """Routes that it has; absent: all of its protocol. With `openai` it may have `messages` too. A chat or a
+    message for one that has the other route alone is translated."""
     limit_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
     """What its chat calls the longest reply, where we have to set it."""
     asks_usage: bool = True

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 SHORTEST_SECRET = 16
 _ROUTES = {"openai": ("completions", "chat"), "anthropic": ("messages",)}
+_MORE_ROUTES = {"openai": ("messages",), "anthropic": ()}
+"""Those that some servers have besides: named, they are used as they are."""
 NOT_YET = "is not available in this version; leave it out"
 
 
@@ -70,7 +72,7 @@ def provider_faults(provider: "Provider", path: str) -> Iterator[str]:
         elif not secret.isascii() or not secret.isprintable() or " " in secret:
             yield f"{path}.api_key_env: the key in {provider.api_key_env} must be visible ASCII characters"
     for n, surface in enumerate(provider.surfaces):
-        if surface not in _ROUTES[provider.protocol]:
+        if surface not in (*_ROUTES[provider.protocol], *_MORE_ROUTES[provider.protocol]):
             yield f"{path}.surfaces[{n}]: a provider that speaks {provider.protocol} has no {surface}"
         elif surface in provider.surfaces[:n]:
             yield f"{path}.surfaces[{n}]: {surface} stands there twice"
