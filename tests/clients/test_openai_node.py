@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.prentis_platform import MODELS, MOUNT, SECRET, platform
 
 NODE = Path(__file__).parent / "node"
 
@@ -27,7 +28,7 @@ def _tool(name: str) -> list[str]:
 def sdk(tmp_path_factory) -> Path:
     """A folder in which the SDK is installed."""
     folder = tmp_path_factory.mktemp("node")
-    for file in ("package.json", "openai.mjs"):
+    for file in ("package.json", "openai.mjs", "prentis.mjs"):
         shutil.copy(NODE / file, folder)
     subprocess.run(
         [*_tool("npm"), "install", "--no-audit", "--no-fund", "--loglevel=error"],
@@ -48,5 +49,19 @@ def test_node_sdk(server, sdk):
         capture_output=True,
         text=True,
     )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "ok"
+
+
+@pytest.mark.covers("P-6", "P-9", "P-12")
+def test_node_sdk_at_prentis(gguf, tmp_path, sdk):
+    with platform(tmp_path) as running:
+        done = subprocess.run(
+            [*_tool("node"), "prentis.mjs", running.base_url + MOUNT, SECRET, *MODELS],
+            cwd=sdk,
+            timeout=120,
+            capture_output=True,
+            text=True,
+        )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "ok"

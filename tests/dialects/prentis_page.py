@@ -76,7 +76,7 @@ def events(answer: httpx.Response, model: str | None = None, *, chat: bool = Fal
     assert answer.headers["x-provider-class"]
     assert answer.headers["content-type"].startswith("text/event-stream")
     *blocks, end, nothing = answer.text.split("\n\n")
-    assert (end, nothing) == ("data: [DONE]", "")
+    assert (end, nothing) == ("data: [DONE]", ""), answer.text
     assert all(block.startswith("data: {") and "\n" not in block for block in blocks), answer.text
     found = [json.loads(block.removeprefix("data: ")) for block in blocks]
     *others, last = found

@@ -65,6 +65,8 @@ def param_of(read: Any, **body: Any) -> str | None:
         ([[1, 2]], "prompt[0]"),
         ([None], "prompt[0]"),
         (["a", 1], "prompt"),
+        ("", "prompt"),
+        ([""], "prompt[0]"),
         (5, "prompt"),
         ({"text": "a"}, "prompt"),
         (True, "prompt"),

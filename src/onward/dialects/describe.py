@@ -57,7 +57,8 @@ def words(value: Value | None) -> str:
                 f"`{field.name}` ({words(field.value)})" for field in value.fields
             )
         case Prompts():
-            kinds = "string or token IDs" if value.token_ids else "string"
+            text = "string" if value.empty else "string that is not empty"
+            kinds = f"{text} or token IDs" if value.token_ids else text
             several = f"at most {value.most} of them" if value.most > 1 else "one of them"
             return f"{kinds}; or an array of {several}"
         case PromptChunks():
@@ -118,7 +119,8 @@ def json_schema(value: Value | None) -> dict[str, Any]:
         case Object():
             return object_schema(value.fields)
         case Prompts():
-            one = [_STRING, *([{**_IDS, "minItems": 1}] if value.token_ids else [])]
+            text = _STRING if value.empty else {**_STRING, "minLength": 1}
+            one = [text, *([{**_IDS, "minItems": 1}] if value.token_ids else [])]
             return {"anyOf": [*one, *[_array(item, 1, value.most) for item in one]]}
         case PromptChunks():
             part = {"type": "object", "required": ["type"]}

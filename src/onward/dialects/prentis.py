@@ -90,7 +90,7 @@ _COMPLETIONS: Final = Surface(
         _MODEL,
         Field(
             name="prompt",
-            value=Prompts(most=1, token_ids=False),
+            value=Prompts(most=1, token_ids=False, empty=False),
             target="prompts",
             required=True,
             note="The text to continue.",

@@ -32,9 +32,11 @@ class StopList(msgspec.Struct, frozen=True):
 def read_prompts(kind: Prompts, value: Any, path: str) -> PromptList:
     """A text, token IDs, or an array of either: told apart by the first element.
 
-    An empty text passes: whether the model makes a prompt of it (its BOS token) is seen later.
+    An empty text passes unless the dialect takes none: whether the model makes a prompt of it (its BOS
+    token) is seen later.
     """
     if type(value) is str:
+        _check_empty(kind, value, path)
         return PromptList([value], batch=False)
     if type(value) is not list:
         raise mistyped(path, _forms(kind), value)
@@ -53,11 +55,18 @@ def read_prompts(kind: Prompts, value: Any, path: str) -> PromptList:
         where = f"{path}[{position}]"
         if type(item) is not first:
             raise invalid(where, f"'{path}' must hold prompts of one kind; '{where}' is {json_type(item)}.")
-        if first is list:
+        if first is str:
+            _check_empty(kind, item, where)
+        else:
             if not item:
                 raise invalid(where, f"'{where}' is empty: send at least one token ID.")
             checked_ids(cast("list[Any]", item), where)
     return PromptList(items, batch=True)
+
+
+def _check_empty(kind: Prompts, text: str, path: str) -> None:
+    if not text and not kind.empty:
+        raise invalid(path, f"'{path}' is empty: send the text to continue.")
 
 
 def read_token_ids(kind: TokenIds, value: Any, path: str) -> list[int]:

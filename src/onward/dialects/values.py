@@ -93,6 +93,8 @@ class Prompts(Value, frozen=True, kw_only=True):
     most: int
     token_ids: bool = True
     """Whether token IDs are taken."""
+    empty: bool = True
+    """Whether a text may be empty; a model may still make no prompt of it."""
 
 
 class TokenIds(Value, frozen=True, kw_only=True):
