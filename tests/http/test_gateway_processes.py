@@ -128,19 +128,25 @@ async def client():
 
 
 @pytest.mark.complaint("G30")
-async def test_g30_a_deploy_lets_streams_end(tmp_path, mock: MockProvider, client):
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_g30_a_deploy_lets_streams_end(tmp_path, mock: MockProvider, client, workers: int):
     mock.say(Behaviour(hold=2))
-    async with serving(tmp_path, mock) as server:
+    async with serving(tmp_path, mock, workers=workers) as server:
         reading = Reading(server, client)
         await reading.has(2)
         server.process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(10):
-            while True:  # no new work, whoever asks
-                try:
-                    if (await client.get(f"{server.base_url}/readyz")).status_code == 503:
-                        break
-                except httpx.TransportError:
-                    break
+        async with asyncio.timeout(10):  # no new work, whoever asks; and whoever asks is told
+            while (await client.get(f"{server.base_url}/readyz")).status_code != 503:
+                await asyncio.sleep(0.01)
+        probes = [(await client.get(f"{server.base_url}{path}")) for path in ("/healthz", "/readyz")]
+        assert [probe.status_code for probe in probes] == [200, 503]
+        assert probes[1].json()["reasons"] == ["shutting down"]
+        body = {"model": MODEL, "prompt": "two words"}
+        for path in ("/v1/completions", "/tokens/v1/completions"):
+            refused = await client.post(f"{server.base_url}{path}", json=body, headers=HEADERS)
+            assert refused.status_code == 503, refused.text
+            assert refused.headers["connection"] == "close"
+            assert int(refused.headers["retry-after"]) > 0
         assert server.process.poll() is None
         mock.let_go()
         *_, finish, done = await reading.ends()

@@ -207,7 +207,9 @@ class Config(msgspec.Struct, kw_only=True):
             keys=[msgspec.structs.replace(key, sha256="") for key in self.keys],
             store=msgspec.structs.replace(self.store, url="", limits=""),
         )
-        return hashlib.sha256(msgspec.json.encode(shown)).hexdigest()[:12]
+        # a whole number for a fraction is the same setting, as it is where a plan has crossed to a worker
+        same = msgspec.json.decode(msgspec.json.encode(shown), type=Config)
+        return hashlib.sha256(msgspec.json.encode(same)).hexdigest()[:12]
 
 
 class ConfigError(Exception):

@@ -76,7 +76,7 @@ class Engines:
 
     async def ready(self, number: int) -> None:
         """Return once all of a plan can answer. Raises `ServeError` if one never will."""
-        for name, engine in self._plans[number].items():
+        for name, engine in self._plans.get(number, {}).items():
             if await engine.process.wait_settled() is EngineState.FAILED:
                 raise ServeError(f"the engine of {name} does not start: {engine.process.detail}")
 

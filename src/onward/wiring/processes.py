@@ -162,9 +162,9 @@ class Supervisor:
         side = HttpSide(
             plan, log, authority.store, authority.limits, over=self._over, reload=self._reload_for_admin
         )
-        await side.start(self._sockets)
         try:
             async with self._reloading(plan, authority, Alone(side)):
+                await side.start(self._sockets)
                 await self._until_stopped(lambda: self._engines.ready(0), side.ready)
         finally:
             await side.stop(self._hurry)
@@ -180,8 +180,8 @@ class Supervisor:
             plan, self._sockets, self._folder, authority, over=self._over, reload=self._reload_for_worker
         )
         try:
-            await workers.start()
             async with self._reloading(plan, authority, workers):
+                await workers.start()
                 await self._until_stopped(lambda: self._engines.ready(0))
         finally:
             for one in self._sockets:
@@ -223,7 +223,7 @@ class Supervisor:
 
     async def _reload_for_worker(self, call: int) -> Reloaded:
         if self._reloads is None or self._stop.is_set():
-            return Reloaded(call, faults=["the server is starting or ending; ask again later"])
+            return Reloaded(call, faults=["the server is ending"])
         try:
             return Reloaded(call, await self._reloads.reload())
         except ConfigError as error:
