@@ -171,7 +171,7 @@ async def test_a_body_that_still_comes_when_the_server_ends(text_side, tmp_path)
     async with edge(text_side, tmp_path) as running:
         reader, writer = await running.connect()
         writer.write(request()[:-5])
-        await until(lambda: running.http._state.tasks)
+        await until(lambda: running.http.running)
         async with asyncio.timeout(10):
             await running.http.drain(0)
             answer = await reader.read(-1)

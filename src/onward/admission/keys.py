@@ -85,15 +85,22 @@ class Keys:
         The table is asked for a digest, of which a caller cannot choose a prefix, so its timing
         tells nothing of the secrets; the comparison that decides takes the same time for all.
         """
+        return self.find_digest(digest(secret) if secret else None)
+
+    def known(self, wanted: bytes | None) -> Key | None:
+        """The key of a digest; None: there is none, or none can be trusted now."""
+        return self._by_digest.get(wanted) if wanted is not None and self.available else None
+
+    def find_digest(self, wanted: bytes | None) -> Key | None:
+        """As `find`, by the digest of the secret; None: no secret was sent."""
         if not self.available:
             raise Failure(FailureKind.STORE_DOWN, "Keys cannot be checked at the moment. Try again soon.")
         if not self:
             return None
-        if not secret:
+        if wanted is None:
             raise Failure(
                 FailureKind.INVALID_KEY, "No API key was sent. Send one as 'Authorization: Bearer KEY'."
             )
-        wanted = digest(secret)
         key = self._by_digest.get(wanted)
         if key is None or not hmac.compare_digest(key.sha256, wanted):
             raise Failure(

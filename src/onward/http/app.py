@@ -1,28 +1,56 @@
-"""The ASGI application: finds the endpoint, checks the key, shows failures, keeps the record."""
+"""The application: finds the endpoint, checks the key, shows failures, keeps the record."""
 
 import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any
 
-from onward.admission.keys import Key, Keys
+from onward.admission.keys import Key, Keys, digest
 from onward.core.failure import Failure, FailureKind, excerpt
 from onward.core.ids import IdFactory
 from onward.dialects.schema import Auth, HeaderValue
-from onward.http.exchange import Disconnected, Exchange, Headers, dialect_headers, shutting_down, went_wrong
+from onward.http.cycle import Connection
+from onward.http.exchange import (
+    Disconnected,
+    Exchange,
+    Headers,
+    Labels,
+    dialect_headers,
+    shutting_down,
+    went_wrong,
+)
+from onward.http.head import Head
 from onward.http.lifecycle import Lifecycle, Work
 from onward.http.log import RequestLog
 from onward.http.metrics import Metrics
 from onward.http.record import Record
-from onward.http.routes import Route, Routes
+from onward.http.routes import Routes
 from onward.wire.errors import encode_failure
 
 logger = logging.getLogger("onward")
 
 
+class _Known:
+    """What is known of all requests with one header."""
+
+    __slots__ = ("dialect", "digest", "labels", "methods", "owner", "route", "tail")
+
+    def __init__(self, owner: "App", head: Head, routes: Routes, labels: Labels) -> None:
+        self.owner = owner
+        self.labels = labels
+        self.methods, self.tail = routes.find(head.path) or ({}, "")
+        self.route = self.methods.get(head.method)
+        own = None if self.route is None else self.route.dialect
+        self.dialect = own or routes.dialect(head.path)
+        secret = None
+        for place in self.dialect.auth:
+            secret = secret or _secret(head.fields, place)
+        self.digest = digest(secret) if secret else None
+        """Of the key that was sent."""
+
+
 class App:
-    """Bare ASGI. Every answer carries `x-request-id`; every failure has its mount's shape."""
+    """Answers requests. Every answer carries `x-request-id`; every failure has its mount's shape."""
 
     def __init__(
         self,
@@ -50,31 +78,48 @@ class App:
         self._ids = ids
         self._header_values = header_values
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            raise RuntimeError(f"no application for {scope['type']}")
-        exchange = Exchange(
-            scope,
-            receive,
-            send,
-            dialect=self._routes.dialect(scope["path"]),
+    def open(self, connection: Connection, head: Head, length: int | None, body: bytes | None) -> Exchange:
+        """See `shared.Application`."""
+        known: _Known | None = head.known
+        if known is None or known.owner is not self:
+            known = head.known = _Known(self, head, self._routes, Labels(head, self._header_values))
+        self.work.begin()
+        return Exchange(
+            self,
+            connection,
+            head,
+            length,
+            body,
+            labels=known.labels,
+            dialect=known.dialect,
             request_id=self._ids(),
             started=time.monotonic(),
-            header_values=self._header_values,
         )
-        exchange.closes = self._lifecycle.draining
+
+    async def answer(self, exchange: Exchange) -> None:
+        """See `cycle.Answering`. An answer that is not whole in the end is cut."""
+        known: _Known = exchange.head.known  # of `open`
         self._metrics.began()
-        self.work.begin()
-        route = None
+        if self._lifecycle.draining:
+            exchange.keep_alive = False
         try:
-            methods, exchange.tail = self._routes.find(exchange.path) or ({}, "")
-            route = methods.get(exchange.method)
-            await (self._not_found(exchange, methods) if route is None else self._answer(exchange, route))
+            await self._answer(exchange, known)
+        except asyncio.CancelledError:
+            pass  # the server ends
+        except Exception:
+            logger.exception("request_id=%s failed where none may", exchange.request_id)
         finally:
             self.work.end()
-            self._metrics.ended(exchange.record)
-            if route is None or not route.quiet or exchange.record.status == 500:
-                self._log.write(exchange.record, time.monotonic())
+            record, route = exchange.record, known.route
+            self._metrics.ended(record)
+            if route is None or not route.quiet or record.status == 500:
+                self._log.write(record, time.monotonic())
+            exchange.over()
+
+    def drop(self, exchange: Exchange) -> None:
+        """See `cycle.Answering`."""
+        del exchange
+        self.work.end()
 
     def refuse(
         self, failure: Failure, *, method: str | None, path: str | None, status: int | None, waited: float
@@ -98,8 +143,10 @@ class App:
         self._metrics.began()
         self._metrics.ended(record)
         self._log.write(record, now)
-        values = {**self._header_values, HeaderValue.REQUEST_ID: record.request_id.encode()}
-        headers = [*encoded.headers, *dialect_headers(dialect, values, failed=True)]
+        headers = [
+            *encoded.headers,
+            *dialect_headers(dialect, self._header_values, request_id, failed=True),
+        ]
         if shape is not None:
             headers.append((shape.header.encode(), request_id.encode()))
         return record.status, headers, encoded.body
@@ -118,17 +165,23 @@ class App:
         )
         await exchange.fail(failure, [(b"allow", allowed.encode())])
 
-    async def _answer(self, exchange: Exchange, route: Route) -> None:
-        exchange.record.surface = route.surface
-        exchange.dialect = route.dialect or exchange.dialect
-        exchange.table = route.table
+    async def _answer(self, exchange: Exchange, known: _Known) -> None:
+        route = known.route
         try:
+            if route is None:
+                await self._not_found(exchange, known.methods)
+                return
+            record = exchange.record
+            record.surface = route.surface
+            exchange.table = route.table
+            exchange.tail = known.tail
             if not route.open:
-                if self._lifecycle.draining:
-                    raise shutting_down()
-                key = exchange.key = await self._key(exchange)
-                exchange.record.key = key.name if key else None
-                exchange.tenant = self._keys.tenant(key)
+                self._check_open()
+                key = self._keys.known(known.digest) or await self._key(known.digest)
+                exchange.key = key
+                if key is not None:
+                    record.key = key.name
+                    exchange.tenant = self._keys.tenant(key)
             await route.endpoint(exchange)
         except Disconnected:
             exchange.record.disconnected = True
@@ -146,23 +199,25 @@ class App:
                 return  # the answer is cut: an end would make it look whole
             await exchange.fail(went_wrong(exchange))
 
-    async def _key(self, exchange: Exchange) -> Key | None:
-        secret = None
-        for place in exchange.dialect.auth:
-            secret = secret or _secret(exchange.headers, place)
+    def _check_open(self) -> None:
+        if self._lifecycle.draining:
+            raise shutting_down()
+
+    async def _key(self, wanted: bytes | None) -> Key | None:
+        """The key of a digest that is not known, or is not needed. Raises `Failure`."""
         try:
-            key = self._keys.find(secret)
+            key = self._keys.find_digest(wanted)
         except Failure as unknown:
-            if secret is None or self._recheck is None or unknown.kind is not FailureKind.INVALID_KEY:
+            if wanted is None or self._recheck is None or unknown.kind is not FailureKind.INVALID_KEY:
                 raise
             key = None
-        if key is None and secret is not None and self._recheck is not None:
+        if key is None and wanted is not None and self._recheck is not None:
             await self._recheck()  # it may be new, or the first there ever was
-            key = self._keys.find(secret)
+            key = self._keys.find_digest(wanted)
         return key
 
 
-def _secret(headers: dict[bytes, bytes], place: Auth) -> str | None:
+def _secret(headers: Mapping[bytes, bytes], place: Auth) -> str | None:
     if place is Auth.X_API_KEY:
         return headers.get(b"x-api-key", b"").decode("latin-1") or None
     scheme, _, secret = headers.get(b"authorization", b"").partition(b" ")

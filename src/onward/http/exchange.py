@@ -1,27 +1,25 @@
-"""One request and its answer, over plain ASGI."""
+"""One request and its answer, as the endpoints see them."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Final
 
 from onward.admission.keys import Key, Tenant
 from onward.core.failure import Failure, FailureKind
 from onward.dialects.schema import Dialect, FailureShape, HeaderValue, Stream, Surface
-from onward.http.cycle import REFUSED
+from onward.http.cycle import Answering, Connection, Cycle, Disconnected, Headers
+from onward.http.head import Head
 from onward.http.limits import Limits
 from onward.http.record import Record
 from onward.wire.errors import EncodedFailure, encode_failure, failure_event
 
+__all__ = ["JSON", "Disconnected", "Exchange", "Headers", "HeldBodies"]
+
 _PLAIN_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _PLAIN_KEY = re.compile(rb"[!-~](?:[ -~]{0,253}[!-~])?")
-_NOTHING: Mapping[HeaderValue, bytes] = {}
-Headers = list[tuple[bytes, bytes]]
-JSON = (b"content-type", b"application/json")
-
-
-class Disconnected(Exception):  # noqa: N818 - nobody is left to be told
-    """The caller went away before the request was read."""
+JSON: Final = (b"content-type", b"application/json")
+_JSON_LINE: Final = b"content-type: application/json\r\n"
 
 
 class HeldBodies:
@@ -43,62 +41,78 @@ class HeldBodies:
         self._held -= size
 
 
-class Exchange:
+class Labels:
+    """What a header calls its request. Requests of one header share it: it is not to be changed."""
+
+    __slots__ = ("label", "values")
+
+    def __init__(self, head: Head, header_values: Mapping[HeaderValue, bytes]) -> None:
+        """`header_values`: what headers of dialects hold that is the same for all requests."""
+        given = head.fields.get(b"x-request-id")
+        self.label = given.decode() if given and _PLAIN_ID.fullmatch(given) else None
+        """The caller's own `x-request-id`, if it is plain."""
+        self.values = dict(header_values)
+        idempotency = head.fields.get(b"idempotency-key")
+        if idempotency and _PLAIN_KEY.fullmatch(idempotency):
+            self.values[HeaderValue.IDEMPOTENCY_KEY] = idempotency
+
+
+class Exchange(Cycle):
     """A request as the endpoints see it.
 
     `request_id` is ours; `shown_id` is what `x-request-id` answers: the caller's own if it sent a
     plain one.
     """
 
+    __slots__ = (
+        "_unread",
+        "dialect",
+        "header_values",
+        "headers",
+        "key",
+        "method",
+        "path",
+        "record",
+        "request_id",
+        "shown_id",
+        "table",
+        "tail",
+        "tenant",
+    )
+
     def __init__(
         self,
-        scope: Any,
-        receive: Any,
-        send: Any,
+        app: Answering,
+        connection: Connection,
+        head: Head,
+        length: int | None,
+        body: bytes | None,
         *,
+        labels: Labels,
         dialect: Dialect,
         request_id: str,
         started: float,
-        header_values: Mapping[HeaderValue, bytes] = _NOTHING,
     ) -> None:
-        self.scope = scope
-        self.receive = receive
-        self.send = send
+        Cycle.__init__(self, app, connection, head, length, body)
         self.dialect = dialect
         self.table: Surface | None = None
         """The dialect's surface that answers, once it is known."""
-        self.method: str = scope["method"]
-        self.path: str = scope["path"]
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.method = head.method
+        self.path = head.path
+        self.headers: Mapping[bytes, bytes] = head.fields
         self.request_id = request_id
-        given = self.headers.get(b"x-request-id")
-        label = given.decode() if given and _PLAIN_ID.fullmatch(given) else None
-        self.shown_id = label or request_id
+        self.shown_id = labels.label or request_id
         self.record = Record(
-            request_id=request_id, label=label, method=self.method, path=self.path, started=started
+            request_id=request_id, label=labels.label, method=head.method, path=head.path, started=started
         )
-        self.header_values: dict[HeaderValue, bytes] = {
-            **header_values,
-            HeaderValue.REQUEST_ID: self.shown_id.encode(),
-        }
-        """What the dialect's own headers can hold."""
-        idempotency = self.headers.get(b"idempotency-key")
-        if idempotency and _PLAIN_KEY.fullmatch(idempotency):
-            self.header_values[HeaderValue.IDEMPOTENCY_KEY] = idempotency
+        self.header_values = labels.values.copy()
+        """What the dialect's own headers can hold, beside the request's ID."""
         self.key: Key | None = None
         self.tenant: Tenant | None = None
         """Who pays for the key."""
         self.tail = ""
         """What the route's last part stands for: a model's ID."""
-        self.closes = False
-        """Whether the connection ends with this answer."""
-        self.answering = False
-        """Whether the status was sent."""
-        self.answered = False
-        """Whether the last of the answer was sent."""
-        self.nudge: Callable[[], None] = _do_nothing
-        """Makes a stream that has begun write something, which shows whether anybody reads it."""
-        self._unread = self.method not in ("GET", "HEAD")
+        self._unread = head.method not in ("GET", "HEAD")
 
     def header(self, name: bytes) -> str | None:
         """The value of a header field, None where it was not sent."""
@@ -110,64 +124,63 @@ class Exchange:
         is broken off by what is no HTTP, and `Disconnected`.
         """
         limit = limits.body_bytes
-        if int(self.headers.get(b"content-length", b"0") or b"0") > limit:
+        if self.length is not None and self.length > limit:
             raise _too_large(limit)
-        message = await self._receive()
-        body: bytes = message["body"]
-        if message["more_body"]:
+        body, whole = await self.read()
+        if not whole:
             body = await self._read_more(body, limit, held)
         if len(body) > limit:
             raise _too_large(limit)
         self._unread = False
         return body
 
-    async def _receive(self) -> Any:
-        message = await self.receive()
-        if message["type"] == "http.disconnect":
-            raise Disconnected
-        if message["type"] == REFUSED:
-            raise message["failure"]
-        return message
-
     async def _read_more(self, first: bytes, limit: int, held: HeldBodies) -> bytes:
         pieces = [first]
         counted = 0
         size = len(first)
+        whole = False
         try:
-            more = True
-            while more:
+            while not whole:
                 held.add(size - counted)
                 counted = size
-                message = await self._receive()
-                pieces.append(message["body"])
-                size += len(message["body"])
+                piece, whole = await self.read()
+                pieces.append(piece)
+                size += len(piece)
                 if size > limit:
                     raise _too_large(limit)
-                more = message["more_body"]
         finally:
             held.remove(counted)
         return b"".join(pieces)
 
     async def respond(self, status: int, body: bytes, headers: Headers | None = None) -> None:
         """The whole answer; JSON unless `headers` say otherwise."""
+        if headers is None and not self._unread and not _own_headers(self.dialect) and self.failures is None:
+            self.answering = self.answered = True
+            self.record.status = status
+            if self._connection.write_paused:
+                await self._connection.drain()
+            self.send_whole(status, _JSON_LINE, b"x-request-id: %b\r\n" % self.shown_id.encode(), body)
+            return
         await self.start(status, [*(headers or [JSON]), (b"content-length", b"%d" % len(body))])
         await self.write(body, last=True)
 
     async def write(self, body: bytes, *, last: bool) -> None:
         """A piece of the answer's body, after `start`. Waits while the caller reads too slowly."""
         self.answered = last
-        await self.send({"type": "http.response.body", "body": body, "more_body": not last})
+        if self._connection.write_paused and not self.disconnected:
+            await self._connection.drain()
+        self.send(body, last=last)
 
     async def start(self, status: int, headers: Headers) -> None:
         """The status and headers of an answer whose body follows."""
         self.answering = True
         self.record.status = status
-        if self._unread or self.closes:
+        if self._unread:
             headers.append((b"connection", b"close"))
-        headers += dialect_headers(self.dialect, self.header_values, failed=status >= 400)
+        headers += dialect_headers(self.dialect, self.header_values, self.shown_id, failed=status >= 400)
         if self.failures is not None:
             headers.append((self.failures.header.encode(), self.shown_id.encode()))
-        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        self.begin(status, headers)
 
     async def fail(self, failure: Failure, headers: Headers | None = None) -> None:
         """A failure as the dialect shows it."""
@@ -195,11 +208,14 @@ class Exchange:
         return own or self.dialect.stream
 
 
-def dialect_headers(dialect: Dialect, values: Mapping[HeaderValue, bytes], *, failed: bool) -> Headers:
+def dialect_headers(
+    dialect: Dialect, values: Mapping[HeaderValue, bytes], shown_id: str, *, failed: bool
+) -> Headers:
     """`x-request-id`, and the headers that a dialect adds, as far as there is something to say in them."""
-    headers = [(b"x-request-id", values[HeaderValue.REQUEST_ID])]
+    shown = shown_id.encode()
+    headers = [(b"x-request-id", shown)]
     for name, kind, on_failures in _own_headers(dialect):
-        value = values.get(kind)
+        value = shown if kind is HeaderValue.REQUEST_ID else values.get(kind)
         if value is not None and (on_failures or not failed):
             headers.append((name, value))
     return headers
@@ -210,10 +226,6 @@ def _own_headers(dialect: Dialect) -> list[tuple[bytes, HeaderValue, bool]]:
     """The headers of a dialect besides `x-request-id`: name, content, whether failures have it."""
     named = [(one.name.lower().encode(), one.value, one.on_failures) for one in dialect.headers]
     return [one for one in named if one[0] != b"x-request-id"]
-
-
-def _do_nothing() -> None:
-    pass
 
 
 def shutting_down() -> Failure:

@@ -1,8 +1,6 @@
 """What a request's header must say before anybody looks at the request (RFC 9110, RFC 9112)."""
 
 import re
-from typing import Any
-from urllib.parse import unquote
 
 import httptools
 
@@ -32,22 +30,6 @@ def check_header(method: bytes, version: str, headers: list[tuple[bytes, bytes]]
         _check_coding(version, coding)
 
 
-def target(url: bytes) -> dict[str, Any]:
-    """What an ASGI scope says of a request's target."""
-    parsed = httptools.parse_url(url)
-    path = parsed.path.decode("ascii")
-    return {
-        "path": unquote(path) if "%" in path else path,
-        "raw_path": parsed.path,
-        "query_string": parsed.query or b"",
-    }
-
-
-def waits_for_100(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Whether the caller wants to be asked for its body (RFC 9110 10.1.1)."""
-    return b"100-continue" in [value.lower() for name, value in headers if name == b"expect"]
-
-
 def framing(headers: list[tuple[bytes, bytes]]) -> bytes:
     """A header that says of a body the same as `headers`, and nothing else."""
     kept = [
@@ -62,10 +44,13 @@ def unknown_method(method: bytes) -> Refused:
     return Refused(Failure(FailureKind.METHOD_NOT_ALLOWED, f"The method {shown} is not known here."), 501)
 
 
-def find_unknown_method(data: bytes) -> tuple[bytes, bytes] | None:
-    """Method and target of a request line that the parser does not take; None: there is no such line."""
-    lines = _UNKNOWN_METHOD.findall(data)
-    return lines[-1] if lines else None
+def not_http(error: httptools.HttpParserError, data: bytes) -> tuple[Refused, tuple[bytes, bytes] | None]:
+    """The refusal of bytes that the parser does not take; method and target, where it is the method."""
+    if isinstance(error, httptools.HttpParserInvalidMethodError):
+        lines: list[tuple[bytes, bytes]] = _UNKNOWN_METHOD.findall(data)
+        if lines:
+            return unknown_method(lines[-1][0]), lines[-1]
+    return malformed("This is not a well-formed HTTP request."), None
 
 
 def _check_coding(version: str, coding: bytes) -> None:

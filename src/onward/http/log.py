@@ -217,6 +217,6 @@ def configure(*, text: bool, descriptor: int = 2) -> LogWriter:
     root = logging.getLogger()
     root.handlers[:] = [MessageHandler(writer, text=text)]
     root.setLevel(logging.INFO)
-    for noisy in ("uvicorn.error", "asyncio", "httpx", "httpcore"):
+    for noisy in ("asyncio", "httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     return writer

@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
-
 from onward.core.failure import Failure, FailureKind
+from onward.http.cycle import STATUS_LINES
 from onward.http.limits import Limits
 
 Headers = Iterable[tuple[bytes, bytes]]
@@ -53,12 +52,11 @@ def too_slow(message: str) -> Failure:
     return Failure(FailureKind.REQUEST_TIMEOUT, message)
 
 
-def refusal_bytes(refusal: Refusal, default_headers: Headers) -> bytes:
-    """A whole HTTP/1.1 answer, after which the connection ends."""
+def refusal_bytes(refusal: Refusal, date: bytes) -> bytes:
+    """A whole HTTP/1.1 answer, after which the connection ends. `date`: its line."""
     status, headers, body = refusal
-    lines = [STATUS_LINE[status]]
+    lines = [STATUS_LINES[status], date]
     for name, value in (
-        *default_headers,
         *headers,
         (b"content-length", b"%d" % len(body)),
         (b"connection", b"close"),

@@ -1,4 +1,4 @@
-"""An ASGI application on listening sockets: accepts, sweeps over connections, drains."""
+"""Listening sockets and what is served on them: accepts, sweeps over connections, drains."""
 
 import asyncio
 import contextlib
@@ -6,37 +6,22 @@ import socket
 import time
 from collections.abc import Sequence, Sized
 from email.utils import formatdate
-from typing import Any
-
-from uvicorn.config import Config
-from uvicorn.server import ServerState
 
 from onward.http.limits import Limits
 from onward.http.protocol import HttpProtocol
 from onward.http.refusal import Refuse
+from onward.http.shared import Application, Shared
 
 _FORCED_S = 2.0
 """How long cancelled requests may take to say so before their connections are cut."""
+_SWEEP_S = 1.0
 
 
 class Server:
     """Serves one application; `start`, then `drain`."""
 
-    def __init__(self, app: Any, limits: Limits, refuse: Refuse) -> None:
-        self._config = Config(
-            app,
-            interface="asgi3",
-            lifespan="off",
-            ws="none",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-        )
-        self._config.load()
-        self._state = ServerState()
-        self.limits = limits
-        """Of the connections that come from now on."""
-        self._refuse = refuse
+    def __init__(self, app: Application, limits: Limits, refuse: Refuse) -> None:
+        self._shared = Shared(app, limits, refuse)
         self._listeners: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
         bounds = (
@@ -46,33 +31,49 @@ class Server:
             limits.keep_alive_s,
             limits.write_stall_s,
             limits.linger_s,
+            limits.request_s,
         )
-        self._interval = max(0.01, min(1.0, *(bound / 4 for bound in bounds)))
+        self._interval = max(0.01, min(_SWEEP_S, *(bound / 4 for bound in bounds)))
         self._date_at = 0.0
+
+    @property
+    def limits(self) -> Limits:
+        """Of the connections that come from now on."""
+        return self._shared.limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        self._shared.limits = limits
 
     @property
     def connections(self) -> int:
         """How many are open now."""
-        return len(self._state.connections)
+        return len(self._shared.connections)
+
+    @property
+    def running(self) -> int:
+        """How many requests are being answered."""
+        return len(self._shared.running)
 
     async def start(self, sockets: Sequence[socket.socket]) -> None:
         """Accept connections on bound sockets."""
         loop = asyncio.get_running_loop()
         self._sweep()
         for listening in sockets:
-            self._listeners.append(await loop.create_server(self._connection, sock=listening, backlog=2048))
+            self._listeners.append(await loop.create_server(self.connection, sock=listening, backlog=2048))
 
-    def _connection(self) -> HttpProtocol:
-        return HttpProtocol(self._config, self._state, self.limits, self._refuse)
+    def connection(self) -> HttpProtocol:
+        """A new connection, which somebody has to connect."""
+        return HttpProtocol(self._shared)
 
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
         if now - self._date_at >= 1.0:
             self._date_at = now
-            self._state.default_headers = [(b"date", formatdate(time.time(), usegmt=True).encode())]
-        for connection in list(self._state.connections):
-            connection.check(now)  # pyright: ignore[reportAttributeAccessIssue] - ours, by _connection
+            self._shared.date = b"date: %b\r\n" % formatdate(time.time(), usegmt=True).encode()
+        for connection in list(self._shared.connections):
+            connection.check(now)
         self._sweeper = loop.call_later(self._interval, self._sweep)
 
     async def drain(self, grace_s: float, hurry: asyncio.Event | None = None) -> None:
@@ -84,27 +85,29 @@ class Server:
         """
         loop = asyncio.get_running_loop()
         until, hurry = loop.time() + grace_s, hurry or asyncio.Event()
+        running, connections = self._shared.running, self._shared.connections
         self._shut_down()
         try:
-            await self._ended(until - loop.time(), hurry, self._state.tasks)
+            await self._ended(until - loop.time(), hurry, running)
             for listener in self._listeners:
                 listener.close()
             self._shut_down()
-            await self._ended(until - loop.time(), hurry, self._state.tasks, self._state.connections)
-            for task in list(self._state.tasks):
-                task.cancel()
-            await self._ended(_FORCED_S, asyncio.Event(), self._state.tasks, self._state.connections)
+            await self._ended(until - loop.time(), hurry, running, connections)
+            for cycle in list(running):
+                if cycle.task is not None:
+                    cycle.task.cancel()
+            await self._ended(_FORCED_S, asyncio.Event(), running, connections)
         finally:
             for listener in self._listeners:
                 listener.close()
-            for connection in list(self._state.connections):
-                connection.raw.abort()  # pyright: ignore[reportAttributeAccessIssue] - ours
+            for connection in list(connections):
+                connection.abort()
             if self._sweeper is not None:
                 self._sweeper.cancel()
 
     def _shut_down(self) -> None:
         """Let every connection end with what runs on it."""
-        for connection in list(self._state.connections):
+        for connection in list(self._shared.connections):
             connection.shutdown()
 
     @staticmethod
@@ -113,4 +116,4 @@ class Server:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 while any(map(len, left)) and not hurry.is_set():  # noqa: ASYNC110
-                    await asyncio.sleep(0.02)  # uvicorn's sets have nothing to wait for
+                    await asyncio.sleep(0.02)

@@ -59,7 +59,7 @@ class Tokens:
         await exchange.respond(200, render_body(prompt.ids, text, prompt.stop_token_ids))
 
     async def tokenizer_info(self, exchange: Exchange) -> None:
-        query = parse_qs(exchange.scope["query_string"].decode("latin-1"), max_num_fields=20)
+        query = parse_qs(exchange.head.query.decode("latin-1"), max_num_fields=20)
         served = await self._find(exchange, query.get("model", [""])[0])
         tokenizer = served.tokenizer
 

@@ -11,6 +11,9 @@ from onward.admission.limits import RateLimits
 from onward.admission.store import Store
 from onward.engines.llama.client import LlamaEngine
 from onward.http.admin.reload import Reload
+from onward.http.cycle import Connection
+from onward.http.exchange import Exchange
+from onward.http.head import Head
 from onward.http.log import LogWriter
 from onward.http.server import Server
 from onward.providers.protocol import Provider
@@ -46,8 +49,9 @@ class _Current:
     def __init__(self, built: Built) -> None:
         self.built = built
 
-    def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
-        return self.built.app(scope, receive, send)
+    def open(self, connection: Connection, head: Head, length: int | None, body: bytes | None) -> Exchange:
+        """See `shared.Application`. Who opens a request answers it."""
+        return self.built.app.open(connection, head, length, body)
 
     def refuse(self, *arguments: Any, **about: Any) -> Any:
         """See `App.refuse`."""

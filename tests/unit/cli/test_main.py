@@ -106,7 +106,7 @@ def test_help_imports_nothing_slow():
     program = (
         "import sys\nfrom onward.cli.main import main\n"
         "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
-        "heavy = {'asyncio', 'httpx', 'msgspec', 'uvicorn', 'numpy', 'jinja2', 'tqdm', 'onward.wiring'}\n"
+        "heavy = {'asyncio', 'httpx', 'msgspec', 'httptools', 'numpy', 'jinja2', 'tqdm', 'onward.wiring'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

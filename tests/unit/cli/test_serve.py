@@ -104,7 +104,7 @@ sys.exit(main())
                 "msgspec",
                 "onward.wiring.processes",
                 "uvloop",
-                "uvicorn.config",
+                "httptools",
             )
             for number in (signal.SIGINT, signal.SIGTERM)
         ],

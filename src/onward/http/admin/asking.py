@@ -24,7 +24,7 @@ _LONGEST: Final = 1000
 def read_query(exchange: "Exchange", *names: str) -> dict[str, str]:
     """The parameters of a request, each at most once. Raises `Failure` for any that is not in `names`."""
     given: dict[str, str] = {}
-    text = exchange.scope["query_string"].decode("latin-1")
+    text = exchange.head.query.decode("latin-1")
     try:
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=50, errors="strict")
     except ValueError:
