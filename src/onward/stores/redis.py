@@ -115,7 +115,7 @@ class RedisLimits:
             refusals = [_refusal(one) for one in _decode(answer)] if answer[0] != _EMPTY_MAP else []
         except (RedisError, OSError, TimeoutError, msgspec.MsgspecError) as error:
             if not self._down:
-                _log.error("Redis does not answer: %s", error)
+                _log.error("Redis does not answer: %s", str(error) or f"not within {ANSWER_S:g} s")
             self._down = True
             raise down() from error
         if self._down:

@@ -109,7 +109,7 @@ class Admission:
 
     def troubles(self) -> list[str]:
         """Why nothing can be admitted now, in words."""
-        return [*([] if self.keys.available else ["the store does not answer"]), *self._troubles]
+        return [*([] if self.keys.available else ["the store does not answer"]), *sorted(self._troubles)]
 
     def take_up(self, config: settings.Config) -> None:
         """The keys and tenants of another config, from this moment on."""

@@ -168,7 +168,7 @@ async def test_redis_is_not_there(caplog: pytest.LogCaptureFixture):
     await limits.close()
 
 
-async def test_redis_hangs(monkeypatch: pytest.MonkeyPatch):
+async def test_redis_hangs(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
     monkeypatch.setattr(redis_module, "ANSWER_S", 0.1)
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -182,6 +182,7 @@ async def test_redis_hangs(monkeypatch: pytest.MonkeyPatch):
     async with asyncio.timeout(5):
         failures = await asyncio.gather(*calls, return_exceptions=True)
     assert {type(one) for one in failures} == {Failure}
+    assert "Redis does not answer: not within 0.1 s" in caplog.text
     await limits.close()
     for writer in writers:
         writer.close()

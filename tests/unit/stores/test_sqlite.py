@@ -148,6 +148,54 @@ async def test_a_write_does_not_wait_for_ever(
     assert await apply(store, reserve("r", 4)) == [Granted()]
 
 
+async def test_writes_that_wait_for_a_lock_give_up_together(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """Not one after the other: whoever came later would wait as often as long. A later lock is a new one."""
+    monkeypatch.setattr(database, "_BUSY_S", 0.2)
+    monkeypatch.setattr(database, "_BUSY_AGAIN_S", 0.1)
+    await credit(store, 100)
+    other = holding(path)
+    began = time.monotonic()
+    writes = [store.renew(f"lease{n}", 1) for n in range(3)] + [apply(store, reserve("r", 4))]
+    failures = await asyncio.gather(*writes, return_exceptions=True)
+    assert all(isinstance(failure, Failure) for failure in failures)
+    assert time.monotonic() - began < 0.5
+    assert "another process has it locked" in caplog.text
+    other.close()
+    assert await apply(store, reserve("r", 4)) == [Granted()]
+    other = holding(path)
+    waiting = asyncio.create_task(apply(store, reserve("later", 4)))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    other.close()
+    assert await waiting == [Granted()]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_file_that_is_gone_is_noticed(
+    store: SqliteStore, path: Path, caplog: pytest.LogCaptureFixture, replaced: bool
+):
+    """What is written to it nobody would find: nothing is, until it is back."""
+    await credit(store, 100)
+    away = path.with_name("away.db")
+    path.rename(away)
+    if replaced:
+        path.write_bytes(away.read_bytes())
+    with pytest.raises(Failure) as caught:
+        await store.revision()  # which is asked once a second
+    assert caught.value.kind is FailureKind.STORE_DOWN
+    with pytest.raises(Failure):
+        await apply(store, reserve("r", 4))
+    with pytest.raises(Failure):
+        await store.renew("lease", 1)
+    assert caplog.text.count("was removed or replaced") == 1
+    away.rename(path)
+    await store.revision()
+    assert await apply(store, reserve("r", 4)) == [Granted()]
+    assert await money(store) == (100, 0, 4)
+
+
 async def test_a_full_disk(store: SqliteStore, caplog: pytest.LogCaptureFixture):
     """Nothing is given away, nothing is half written, and when there is room again all goes on."""
     await credit(store, 10**6)

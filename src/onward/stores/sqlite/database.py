@@ -29,7 +29,9 @@ APPLICATION: Final = 0x4F4E5744
 _PAGE_BYTES = 2048
 """A commit writes whole pages, and few rows."""
 _BUSY_S = 5.0
-"""How long a write waits for other processes, and for a checkpoint that ends the log."""
+"""How long writes wait for other processes, all together: who comes when one has given up waits no more."""
+_BUSY_AGAIN_S = 1.0
+"""A lock that nobody has met for so long is a new one."""
 _READ_BUSY_S = 5.0
 _CHECKPOINT_S = 1.0
 _ROWS = 20_000
@@ -45,7 +47,8 @@ _Thread = Literal["short", "long", "checkpoint", "commit"]
 
 def fail(error: sqlite3.Error) -> NoReturn:
     """Say why in the log, and fail."""
-    _log.error("the SQLite store does not answer: %s (%s)", error, code_of(error) or "no code")
+    why = f"another process has it locked for {_BUSY_S:g} s or longer" if _is_busy(error) else str(error)
+    _log.error("the SQLite store does not answer: %s (%s)", why, code_of(error) or "no code")
     raise down() from error
 
 
@@ -79,6 +82,10 @@ class Database:
         self._timer: asyncio.TimerHandle | None = None
         self._checkpoint: asyncio.Task[None] | None = None
         self._closed = False
+        self._file = _identity(path)
+        self._there = True
+        self._locked_since: float | None = None
+        self._locked_at = 0.0
 
     @classmethod
     def open(cls, path: Path, durability: Durability, *, owner: bool) -> "Database":
@@ -105,7 +112,7 @@ class Database:
 
     def write_now(self, work: Callable[[sqlite3.Cursor], _T]) -> _T | None:
         """The same at once; None, and nothing is done, where it would have to wait."""
-        if self._closed:
+        if self._closed or not self._there:
             raise down()
         if self._flushes or self._turn.locked():
             return None
@@ -115,6 +122,7 @@ class Database:
             if _is_busy(error):
                 return None
             fail(error)
+        self._locked_since = None
         result = self._work(work)
         try:
             self.cursor.execute("COMMIT")
@@ -127,7 +135,8 @@ class Database:
 
     async def read(self, work: Callable[[sqlite3.Connection], _T], *, long: bool = False) -> _T:
         """Do `work` on one state of the file, in a thread. What may take `long` holds up nothing else."""
-        if self._closed:
+        self._look()
+        if self._closed or not self._there:
             raise down()
         thread = "long" if long else "short"
         loop = asyncio.get_running_loop()
@@ -152,21 +161,42 @@ class Database:
 
     async def _begin(self) -> None:
         """Wait for whoever writes: another process, or the end of the log."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + _BUSY_S
         pause = 0.001
         while True:
-            if self._closed:
+            if self._closed or not self._there:
                 raise down()
             try:
                 self.cursor.execute("BEGIN IMMEDIATE")
             except sqlite3.Error as error:
-                if not _is_busy(error) or loop.time() > until:
+                if not _is_busy(error) or self._locked_for() > _BUSY_S:
                     fail(error)
             else:
+                self._locked_since = None
                 return
             await asyncio.sleep(pause)
             pause = min(pause * 2, 0.05)
+
+    def _locked_for(self) -> float:
+        """Seconds for which somebody else has been writing, as far as we met it."""
+        now = asyncio.get_running_loop().time()
+        if self._locked_since is None or now - self._locked_at > _BUSY_AGAIN_S:
+            self._locked_since = now
+        self._locked_at = now
+        return now - self._locked_since
+
+    def _look(self) -> None:
+        """Notice that the file is not ours any more: what we wrote to would be found by nobody."""
+        there = _identity(self._path) == self._file
+        if there != self._there:
+            self._there = there
+            if there:
+                _log.warning("the file of the SQLite store is back: %s", self._path)
+            else:
+                _log.error(
+                    "the file of the SQLite store was removed or replaced: %s. Nothing is admitted until it"
+                    " is back; to use another one start the server again",
+                    self._path,
+                )
 
     def _work(self, work: Callable[[sqlite3.Cursor], _T]) -> _T:
         try:
@@ -256,6 +286,15 @@ def _reading(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection]
         raise
     except sqlite3.Error as error:
         fail(error)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file a path leads to; None: to none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _size(path: Path) -> int:

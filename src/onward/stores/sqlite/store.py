@@ -49,7 +49,7 @@ class SqliteStore:
         store = cls(Database.open(Path(path), durability, owner=owner))
         if owner:
             try:
-                await store._ledger.forget_leases()  # noqa: SLF001 - our own
+                await store._ledger.forget_leases()
             except BaseException as error:
                 await store.close()
                 if isinstance(error, Failure):
