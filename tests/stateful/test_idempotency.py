@@ -16,7 +16,13 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from onward.admission.ledger import State
 from onward.core.failure import Failure, FailureKind
@@ -32,10 +38,11 @@ from tests.http.gateway import Caller, Gateway, cost, gateway, units
 from tests.http.harness import until
 from tests.http.test_idempotency import events_of
 
-EXAMPLES = int(os.environ.get("ONWARD_EXAMPLES", "12"))
-STEPS = 30
+EXAMPLES = int(os.environ.get("ONWARD_EXAMPLES", "8"))
+STEPS = 25
 PROMPT = [1, 2, 3]
 NAMES = st.sampled_from(["a", "b", "c"])
+INDEX = st.integers(0, 9)
 BODIES = st.sampled_from([(500, False), (500, True), (501, True)])
 
 
@@ -109,33 +116,35 @@ class IdempotencyMachine(RuleBasedStateMachine):
     def ask(self, name: str, body: tuple[int, bool]) -> None:
         self.runner.run(self.asked(name, body))
 
-    @rule(name=NAMES)
-    def make_a_token(self, name: str) -> None:
-        if self.runs_now(name):
-            self.runner.run(self.token(name))
+    @precondition(lambda self: self.running())
+    @rule(index=INDEX, count=st.integers(1, 3))
+    def make_tokens(self, index: int, count: int) -> None:
+        for _ in range(count):
+            self.runner.run(self.token(self.one_of(self.running(), index)))
 
-    @rule(name=NAMES)
-    def end(self, name: str) -> None:
-        if self.runs_now(name):
-            self.runner.run(self.ended(name))
+    @precondition(lambda self: self.running())
+    @rule(index=INDEX)
+    def end(self, index: int) -> None:
+        self.runner.run(self.ended(self.one_of(self.running(), index)))
 
-    @rule(name=NAMES)
-    def fail(self, name: str) -> None:
+    @precondition(lambda self: self.running())
+    @rule(index=INDEX)
+    def fail(self, index: int) -> None:
         """A fault of ours, before or after output: it is not charged, and binds nothing."""
-        if self.runs_now(name):
-            self.runner.run(self.failed(name))
+        self.runner.run(self.failed(self.one_of(self.running(), index)))
 
-    @rule(name=NAMES)
-    def cancel(self, name: str) -> None:
+    @precondition(lambda self: self.running())
+    @rule(index=INDEX)
+    def cancel(self, index: int) -> None:
         """What was made by then is charged: then this is the answer."""
-        if self.runs_now(name):
-            self.runner.run(self.cancelled(name))
+        self.runner.run(self.cancelled(self.one_of(self.running(), index)))
 
-    @rule(name=NAMES, index=st.integers(0, 9))
-    def leave(self, name: str, index: int) -> None:
-        known = self.names.get(name)
-        if known is not None and known.callers:
-            self.runner.run(self.left(name, known.callers.pop(index % len(known.callers))))
+    @precondition(lambda self: self.followed())
+    @rule(index=INDEX)
+    def leave(self, index: int) -> None:
+        name = self.one_of(self.followed(), index)
+        callers = self.names[name].callers
+        self.runner.run(self.left(name, callers.pop(index % len(callers))))
 
     @rule()
     def crash(self) -> None:
@@ -275,7 +284,7 @@ class IdempotencyMachine(RuleBasedStateMachine):
 
     async def finish(self) -> None:
         for name in list(self.names):
-            if self.runs_now(name):
+            if name in self.running():
                 await self.ended(name)
             for _ in range(2):
                 await self.asked(name, self.names[name].body)
@@ -287,9 +296,14 @@ class IdempotencyMachine(RuleBasedStateMachine):
 
     # What we expect.
 
-    def runs_now(self, name: str) -> bool:
-        known = self.names.get(name)
-        return known is not None and known.run is not None
+    def running(self) -> list[str]:
+        return [name for name, known in self.names.items() if known.run is not None]
+
+    def followed(self) -> list[str]:
+        return [name for name in self.running() if self.names[name].callers]
+
+    def one_of(self, names: list[str], index: int) -> str:
+        return names[index % len(names)]
 
     def recording(self, name: str) -> Recording:
         return self.gateway.admission.recordings["ci", name]
