@@ -116,6 +116,22 @@ async def test_a_model_of_ours_is_replayed_too(text_side, start, mount: str, str
     assert (await running.entry()).charged == cost(3, 5)
 
 
+@streamed
+@pytest.mark.parametrize("mount", ["/v1", "/prentis/v1"])
+async def test_messages_are_replayed_too(text_side, start, mount: str, stream: bool):
+    engine = SlowEngine(260, 0)
+    running = await start(engine, text_side=text_side)
+    asked = {"messages": [{"role": "user", "content": "hi"}], "prompt": None, "stream": stream}
+    first = await running.complete(path=f"{mount}/messages", headers=NAMED, **asked)
+    assert first.status_code == 200, first.text
+    again = await running.complete(path=f"{mount}/messages", headers=NAMED, **asked)
+    same(first, again)
+    assert again.headers["request-id"] == again.headers["x-request-id"]
+    assert len(engine.requests) == 1
+    other = await running.complete(path=f"{mount}/messages", headers=NAMED, **{**asked, "max_tokens": 2})
+    assert (other.status_code, other.json()["type"]) == (409, "error")
+
+
 async def test_every_name_has_an_answer_of_its_own(start, mock):
     running = await start(keys=[another_key("bob")])
     names = ["a", "b", "!" * 255, "a b"]
