@@ -152,6 +152,21 @@ def test_nothing_is_accepted_after_a_stop():
     assert one.finish(None).text == "abc"
 
 
+@pytest.mark.parametrize(
+    ("tokens", "stops", "stop"),
+    [
+        (ids("abc", "hello"), ["zzz", "he"], "he"),
+        (ids("abc", "he", "ll", "hello"), ["cheh", "ll"], "ll"),
+        (ids("abc", "he", "ll"), ["ell", "bchel"], "bchel"),
+        (ids("abc"), ["zzz"], None),
+        ([*ids("abc"), END], ["zzz"], None),
+        ([*ids("abc"), END], ["zzz", TINY.spelling(END)], TINY.spelling(END)),
+    ],
+)
+def test_the_stop_that_ended_a_text_is_told(tokens: list[int], stops: list[str], stop: str | None):
+    assert [delta.stop for delta in run(tokens, stops)] == [None] * len(tokens) + [stop]
+
+
 def test_only_what_may_become_a_stop_is_held_and_its_tokens_with_it():
     deltas = run(ids("abc", "he", "ll", "abc"), ["hello"])
     assert [delta.text for delta in deltas] == ["abc", "", "", "hellabc", ""]
