@@ -51,6 +51,7 @@ class ProxiedAnswer(ProviderAnswer):
         watch = self._watch
         assert watch is not None  # noqa: S101 - a stream was asked for
         await self._streamed(await self._open(self._path, self._body, self._headers), watch, put)
+        self._record.finish.extend(watch.finish.values())
 
     def end(self) -> bytes:
         """What ends a stream that is whole."""

@@ -47,6 +47,11 @@ class Reading(Protocol[T_co]):
 class Watching(Reading[bytes], Protocol):
     """A stream that passes on."""
 
+    @property
+    def finish(self) -> dict[int, str]:
+        """Why each choice finished, by its index."""
+        ...
+
     def end(self, usage: Usage) -> bytes: ...
 
 
