@@ -1,6 +1,7 @@
 """An operator ends a request in flight: in the process that was asked, in another one, on another host."""
 
 import asyncio
+import json
 import time
 from contextlib import AsyncExitStack
 
@@ -11,8 +12,9 @@ from onward.dialects import DIALECTS
 from onward.stores.postgres import PostgresStore
 from onward.wiring import config as settings
 from tests.contract.stores import POSTGRES, SCHEMA, postgres
-from tests.http.gateway import Gateway, cost, data_of, gateway, units
+from tests.http.gateway import MODEL, Gateway, cost, data_of, gateway, units
 from tests.http.harness import SlowEngine, until
+from tests.http.test_admin_commands import onward
 from tests.mock_answers import Behaviour
 from tests.mock_provider import MockProvider
 
@@ -149,3 +151,42 @@ async def test_on_another_host_within_seconds(tmp_path, mock):
         await cancelled(here, left.demand.request_id)
         assert (await other).status_code == 499
         await here.ended(2)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_named_request_is_cancelled_too(tmp_path, mock, stream: bool):
+    """It would run to its end whoever leaves: an operator ends it all the same, for all who wait for it."""
+    mock.say(Behaviour(stall=2) if stream else Behaviour(never=True), Behaviour())
+    async with gateway(tmp_path, mock, tenant={"balance": "1.00"}) as running:
+        body = {"prompt": "two words", "max_tokens": 5, "stream": stream}
+        headers = {"idempotency-key": "a name"}
+        calls = [
+            asyncio.create_task(running.post("/v1/completions", body, headers=headers)) for _ in range(2)
+        ]
+        await mock.comes(lambda: len(mock.requests) == 1 and mock.requests[0].sent == (2 if stream else 0))
+        await cancelled(running, await in_flight(running))
+        for call in calls:
+            answer = await call
+            if stream:
+                assert data_of(answer.text)[-1]["error"]["code"] == "request_cancelled"
+            else:
+                assert (answer.status_code, answer.json()["error"]["code"]) == (499, "request_cancelled")
+        await mock.comes(lambda: mock.requests[0].gone)
+        entry = await running.entry()
+        assert (entry.outcome, entry.charged > 0) == ("cancelled", stream)
+
+
+async def test_by_a_command_beside_the_server(tmp_path, mock):
+    mock.say(Behaviour(never=True))
+    (tmp_path / "onward.toml").write_text("")
+    async with gateway(tmp_path, mock, tenant={"balance": "1.00"}) as running:
+        call = asyncio.create_task(running.complete())
+        await mock.comes(lambda: len(mock.requests) == 1)
+        request_id = await in_flight(running)
+        assert request_id in await onward(tmp_path, "requests", "list")
+        assert json.loads(await onward(tmp_path, "requests", "list", "--json"))[0]["model"] == MODEL
+        assert request_id in await onward(tmp_path, "requests", "cancel", request_id)
+        async with asyncio.timeout(5):
+            assert (await call).status_code == 499
+        with pytest.raises(AssertionError, match="is running"):
+            await onward(tmp_path, "requests", "cancel", request_id)

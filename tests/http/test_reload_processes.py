@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import RunningServer
 from tests.http.gateway import MODEL, UPSTREAM, digest_of
+from tests.http.test_admin_commands import onward
 from tests.http.test_gateway_processes import CONFIG, HEADERS, Reading, serving
 from tests.http.test_processes import children, complete, named, running, until
 from tests.mock_answers import Behaviour
@@ -132,6 +133,28 @@ async def test_a_worker_that_comes_later_has_the_new_config(tmp_path, mock: Mock
                     else:
                         statuses.append(answer.status_code)
         assert set(statuses) == {200, 401}
+
+
+async def test_a_request_is_cancelled_through_any_worker(tmp_path, mock: MockProvider):
+    """Over connections that come to either of them: the one that runs it learns of it within a second."""
+    mock.always(Behaviour(never=True))
+    async with serving(tmp_path, mock, workers=2) as server, httpx.AsyncClient(timeout=20) as client:
+        body = {"model": MODEL, "prompt": "two words", "max_tokens": 5}
+        url = f"{server.base_url}/v1/completions"
+        calls = [asyncio.create_task(client.post(url, json=body, headers=HEADERS)) for _ in range(6)]
+        await mock.comes(lambda: len(mock.requests) == 6)
+        admin = f"{server.base_url}/admin/v1/requests"
+        for one in (await client.get(admin, headers=ADMIN)).json()["data"]:
+            async with httpx.AsyncClient(verify=False) as fresh:
+                assert (await fresh.delete(f"{admin}/{one['request_id']}", headers=ADMIN)).status_code == 200
+        async with asyncio.timeout(5):
+            assert {(await call).status_code for call in calls} == {499}
+        assert (await client.get(admin, headers=ADMIN)).json()["data"] == []
+        told = await onward(tmp_path, "reload", "--url", server.base_url)
+        assert told.startswith("config ")
+        config_path(tmp_path).write_text("nothing = 1")
+        with pytest.raises(AssertionError, match="nothing: is not a setting"):
+            await onward(tmp_path, "reload", "--url", server.base_url)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -36,8 +36,8 @@ class Client:
         """The JSON answer of a GET under the base URL."""
         return self._json("GET", path, None)
 
-    def get_as_operator(self, path: str, variable: str) -> Any:
-        """The JSON answer of a GET of the admin API. `variable`: of the environment, with its token."""
+    def as_operator(self, variable: str) -> None:
+        """Speak to the admin API from now on. `variable`: of the environment, with its token."""
         token = os.environ.get(variable, "")
         if not token.isascii() or not token.isprintable() or not token:
             raise CommandError(
@@ -45,7 +45,6 @@ class Client:
             )
         self._http.headers["authorization"] = f"Bearer {token}"
         self.base = f"{self.origin}/admin/v1"
-        return self.get(path)
 
     def post(self, path: str, body: bytes) -> Any:
         """The JSON answer to a JSON body."""

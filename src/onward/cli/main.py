@@ -66,6 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
     _keys(commands)
     _tenants(commands)
     _ledger(commands)
+    _requests(commands)
     return parser
 
 
@@ -124,12 +125,7 @@ def _models(commands: Commands) -> None:
     explain = _command(actions, "explain", "where a request would go now, and why", "models:explain_model")
     explain.add_argument("id", metavar="ID", help="the model")
     explain.add_argument("--json", action="store_true", help="as JSON")
-    explain.add_argument(
-        "--admin-token-env",
-        metavar="NAME",
-        default="ONWARD_ADMIN_TOKEN",
-        help="environment variable with the token of the admin API (%(default)s)",
-    )
+    _admin_options(explain)
     for parser in (listing, show, explain):
         _server_options(parser)
 
@@ -236,6 +232,27 @@ def _ledger(commands: Commands) -> None:
         forms.add_argument("--csv", action="store_true", help="as comma-separated values")
 
 
+def _requests(commands: Commands) -> None:
+    requests = _command(commands, "requests", "look at and end what runs now", "requests:list_all")
+    actions = requests.add_subparsers(title="actions", metavar="ACTION", required=True)
+    listing = _command(actions, "list", "one line for each request in flight", "requests:list_all")
+    cancel = _command(
+        actions, "cancel", "end a request in flight; what was made is charged", "requests:cancel"
+    )
+    cancel.add_argument("id", metavar="ID", help="its request_id, as `onward requests list` shows it")
+    for parser in (listing, cancel):
+        _store_options(parser)
+    reload = _command(
+        commands,
+        "reload",
+        "have a running server read its config again: all of it, or nothing",
+        "requests:reload",
+    )
+    reload.add_argument("--json", action="store_true", help="as JSON")
+    _admin_options(reload)
+    _server_options(reload)
+
+
 def _store_options(parser: argparse.ArgumentParser) -> "argparse._MutuallyExclusiveGroup":
     parser.add_argument(
         "--config",
@@ -245,6 +262,15 @@ def _store_options(parser: argparse.ArgumentParser) -> "argparse._MutuallyExclus
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="as JSON")
     return forms
+
+
+def _admin_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--admin-token-env",
+        metavar="NAME",
+        default="ONWARD_ADMIN_TOKEN",
+        help="environment variable with the token of the admin API (%(default)s)",
+    )
 
 
 def _server_options(parser: argparse.ArgumentParser) -> None:

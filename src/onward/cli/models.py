@@ -23,7 +23,9 @@ def show_model(chosen: argparse.Namespace) -> None:
 
 def explain_model(chosen: argparse.Namespace) -> None:
     """Print who would be asked for a model now, in this order, and who would not, and why."""
-    told = Client(chosen).get_as_operator(f"/models/{chosen.id}/explain", chosen.admin_token_env)
+    client = Client(chosen)
+    client.as_operator(chosen.admin_token_env)
+    told = client.get(f"/models/{chosen.id}/explain")
     if chosen.json:
         print(json.dumps(told, indent=2, ensure_ascii=False))
         return
