@@ -414,6 +414,24 @@ async def test_an_operator_cancels_a_named_request(start, mock):
     assert (entry.outcome, entry.charged) == ("cancelled", cost(entry.usage.prompt_tokens, 2))
 
 
+@streamed
+async def test_the_time_of_a_request_whose_caller_left_is_bounded(start, mock, stream: bool):
+    running = await start(limits=Limits(request_s=0.5))
+    mock.say(Behaviour(hold=2 if stream else 0))
+    asked = {"headers": NAMED, "stream": stream}
+    async with running.caller(**asked) as caller:
+        await (caller.reads(2) if stream else mock.comes(lambda: len(mock.requests) == 1))
+        caller.goes()
+    entry = await running.entry()
+    assert entry.outcome == "deadline_exceeded"
+    answer = await running.complete(**asked)
+    if stream:  # something was made, and is charged
+        assert data_of(answer.text)[-1]["error"]["code"] == "deadline_exceeded"
+        assert entry.charged > 0
+    else:
+        assert (answer.status_code, entry.charged) == (200, 0)
+
+
 # Bounds
 
 

@@ -74,6 +74,9 @@ class Server:
             self._shared.date = b"date: %b\r\n" % formatdate(time.time(), usegmt=True).encode()
         for connection in list(self._shared.connections):
             connection.check(now)
+        for cycle in [one for one in self._shared.running if one.disconnected]:  # which outlives its caller
+            for watch in cycle.watches:
+                watch.check(now)
         self._sweeper = loop.call_later(self._interval, self._sweep)
 
     async def drain(self, grace_s: float, hurry: asyncio.Event | None = None) -> None:
