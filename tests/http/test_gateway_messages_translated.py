@@ -419,6 +419,18 @@ async def test_or_another_deployment_says_it(tmp_path, mock: MockProvider, other
         assert (len(mock.requests), len(other.requests)) == (0, 1)
 
 
+@pytest.mark.parametrize("path", [PATH, CHAT])
+async def test_large_bodies(tmp_path, mock: MockProvider, path: str):
+    """They are read beside the event loop."""
+    source = mock if path == PATH else anthropic(mock)
+    text = "é" * 300_000
+    async with gateway(tmp_path, source, tenant={"balance": "1000.00"}) as running:
+        messages = [{"role": "user", "content": text}]
+        assert (await running.post(path, {**BODY, "messages": messages})).status_code == 200
+        [sent] = mock.requests[0].json["messages"]
+        assert (sent["content"] if path == PATH else sent["content"][0]["text"]) == text
+
+
 # Failures, both ways
 
 WAYS = [("chat", PATH), ("anthropic", CHAT)]
