@@ -101,6 +101,7 @@ async def test_a_replay_is_the_first_answer(start, mock, stream: bool, path: str
     assert (entry.state, entry.charged > 0) == (State.SETTLED, True)
     assert await running.balance() == units("1.00") - entry.charged
     await running.idle()
+    await running.logged(f'"repeats":"{entry.request_id}"')
 
 
 @streamed

@@ -97,8 +97,10 @@ class Idempotency:
         if isinstance(found, Claimed):
             await self._run(exchange, claim, run)
         elif isinstance(found, Recording):
+            exchange.record.repeats = found.claim.request_id
             await self._follow(exchange, found, found.attach())
         elif isinstance(found, Kept):
+            exchange.record.repeats = found.request_id
             await self._replay(exchange, found.answer)
         else:
             raise Failure(

@@ -107,6 +107,7 @@ def _fields(record: Record, at: float, ended: float) -> dict[str, Any]:
         "finish": record.finish or None,
         "failure": record.failure.value if record.failure else None,
         "disconnected": record.disconnected or None,
+        "repeats": record.repeats,
     }
     if record.usage is not None:
         fields |= {
@@ -158,6 +159,8 @@ def _text_line(record: Record, at: float, ended: float) -> bytes:
         line += f" failure={quote(record.failure.value)}"
     if record.disconnected:
         line += " disconnected=true"
+    if record.repeats is not None:
+        line += f" repeats={quote(record.repeats)}"
     usage = record.usage
     if usage is not None:
         line += (

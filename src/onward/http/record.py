@@ -32,6 +32,8 @@ class Record(msgspec.Struct, kw_only=True):
     finish: list[str] = []
     disconnected: bool = False
     failure: FailureKind | None = None
+    repeats: str | None = None
+    """ID of the request whose answer it got, as both have the same `Idempotency-Key`."""
 
     def piece(self) -> None:
         """A piece of output came."""
