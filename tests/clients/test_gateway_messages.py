@@ -204,6 +204,7 @@ async def test_thinking(claude, mock: MockProvider, model: str):
         assert sent["reasoning_content"] == " w0 w1"
 
 
+@pytest.mark.complaint("G09")
 async def test_signed_reasoning_in_a_chat_goes_back_as_it_came(openai, mock: MockProvider):
     """An agent that sends the SDK's own message back, whatever it holds."""
     mock.always(Behaviour(reasoning=2, redacted=True, tools=True))

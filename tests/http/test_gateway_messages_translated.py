@@ -119,6 +119,7 @@ async def test_messages_over_chat(tmp_path, mock: MockProvider, stream: bool, di
         assert (entry.surface, entry.estimated, entry.charged) == ("messages", False, cost(10, 5, cached=1))
 
 
+@pytest.mark.complaint("G07")
 @streamed
 async def test_parallel_calls_that_a_chat_mixes_come_one_after_the_other(tmp_path, mock, stream: bool):
     mock.always(Behaviour(tools=True))
@@ -140,6 +141,7 @@ async def test_parallel_calls_that_a_chat_mixes_come_one_after_the_other(tmp_pat
         }
 
 
+@pytest.mark.complaint("G09")
 async def test_a_conversation_of_blocks_as_a_chat(tmp_path, mock: MockProvider):
     source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
     address = {"type": "url", "url": "https://example.com/a.png"}
@@ -265,6 +267,7 @@ async def test_chat_over_messages(tmp_path, mock: MockProvider, stream: bool, di
             assert said["usage"]["prompt_tokens_details"] == {"cached_tokens": 1}
 
 
+@pytest.mark.complaint("G07", "G09")
 @streamed
 async def test_calls_and_their_results_over_messages(tmp_path, mock: MockProvider, stream: bool):
     """Two calls behind signed reasoning; all of it goes back, byte for byte."""

@@ -4,6 +4,7 @@ import itertools
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -124,6 +125,7 @@ def test_no_cut_of_a_message_shows(pieces: list[ChoiceDelta], usage: Usage, cuts
     assert once.usage == usage
 
 
+@pytest.mark.complaint("G07", "G09")
 @given(replies(), USAGE)
 @settings(max_examples=200)
 def test_an_answer_there_and_back(pieces: list[ChoiceDelta], usage: Usage):
