@@ -105,7 +105,12 @@ class StreamReader:
 
 
 def lines_of(event: bytes) -> Lines:
-    """`read_lines`, faster for an event of one line of data."""
-    if event.startswith(b"data: ") and event.endswith(b"\n\n") and event.count(b"\n") == 2:
-        return Lines(event[6:-2], b"", [])
+    """`read_lines`, faster for an event of one line of data, with its name in front or without."""
+    if event.endswith(b"\n\n"):
+        if event.startswith(b"event: ") and event.count(b"\n") == 3:
+            line, _, data = event.partition(b"\n")
+            if data.startswith(b"data: ") and b"\r" not in line:
+                return Lines(data[6:-2], line[7:].strip(), [line])
+        elif event.startswith(b"data: ") and event.count(b"\n") == 2:
+            return Lines(event[6:-2], b"", [])
     return read_lines(event)
