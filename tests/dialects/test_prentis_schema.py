@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
@@ -87,12 +88,15 @@ def test_too_long_for_the_context(client: httpx.Client) -> None:
 # What schemathesis makes of the page
 
 
+UNSUPPORTED = ("n", "best_of", "logprobs", "echo", "suffix")
+
+
 def tightened() -> dict[str, Any]:
     """The page's document less the fields of P-3, plus 409 and minimum lengths."""
     document = copy.deepcopy(page.DOCUMENT)
     document["servers"], document["security"] = [{"url": MOUNT}], []
     request = document["components"]["schemas"]["CompletionRequest"]
-    for name in ("n", "best_of", "logprobs", "echo", "suffix"):
+    for name in UNSUPPORTED:
         del request["properties"][name]
     properties = request["properties"]
     properties["model"]["minLength"] = 1
@@ -121,22 +125,21 @@ _MOST = 2**31 - 1
 _SEEDS = range(-(2**63), 2**63)
 
 
-def answered(platform: RunningServer, case: schemathesis.Case, model: str) -> schemathesis.Response:
-    """The answer to a case, as `model` where it names any, checked by all that the page says."""
+def answered(platform: RunningServer, case: schemathesis.Case, model: str) -> requests.Response:
+    """The answer to a case, as `model` where it names any, checked by all that the page says. It is sent from
+    here, as schemathesis itself leaves a stream after half a second.
+    """
     if isinstance(case.body, dict) and isinstance(case.body.get("model"), str) and case.body["model"]:
         case.body["model"] = model
-    answer = case.call(base_url=platform.base_url + MOUNT, headers=AUTH)
+    sent = case.as_transport_kwargs(base_url=platform.base_url + MOUNT, headers=AUTH)
+    answer = requests.request(**sent, timeout=60)
     checks = CHECKS
-    if answer.headers["content-type"] != ["application/json"]:
+    if answer.headers["content-type"] != "application/json":
         # the page's schema of a stream is that of its text: its events are looked at by ours
         checks = [check for check in CHECKS if check is not schemathesis.checks.response_schema_conformance]
-        page.events(httpx.Response(200, headers=plain(answer), content=answer.content), model)
+        page.events(httpx.Response(200, headers=dict(answer.headers), content=answer.content), model)
     case.validate_response(answer, checks=checks)
     return answer
-
-
-def plain(answer: schemathesis.Response) -> dict[str, str]:
-    return {name: values[0] for name, values in answer.headers.items()}
 
 
 def fuzz(mode: GenerationMode, count: int) -> Any:
@@ -170,6 +173,14 @@ def test_what_the_page_takes_is_taken(platform: RunningServer, model: str, case:
     if error["param"] == "Idempotency-Key":
         assert not case.headers["Idempotency-Key"].isprintable()
         return
+    if error["param"] in ("prompt", "prompt[0]"):  # a control character may have no token at all
+        assert model == "small"
+        return
+    if error["param"] in UNSUPPORTED and error["param"] in body:  # by chance
+        return
+    if error["param"] not in body:  # `N` is refused, lest a provider reads it as `n`
+        assert error["param"] in [name.casefold() for name in body]
+        return
     sent = body[error["param"]]
     if error["param"] == "seed":
         assert type(sent) is float or sent not in _SEEDS
@@ -184,4 +195,5 @@ def test_what_the_page_does_not_take_is_refused(
     platform: RunningServer, model: str, case: schemathesis.Case
 ) -> None:
     answer = answered(platform, case, model)
-    case.validate_response(answer, checks=[schemathesis.checks.negative_data_rejection])
+    if not isinstance(case.body, dict) or None not in case.body.values():  # null is not sent
+        case.validate_response(answer, checks=[schemathesis.checks.negative_data_rejection])
