@@ -17,6 +17,7 @@ from onward.rendering.families import registry
 from onward.rendering.families.family import Efforts
 from onward.rendering.families.repos import COPIES
 from onward.wiring import config
+from onward.wiring.config_change import FIXED
 
 DOCS = Path(__file__).parent.parent / "docs"
 SECTIONS = {
@@ -59,13 +60,14 @@ price = { input = "0.10", cached_input = "0.02", output = "0.40" }
 ```
 
 - Unknown settings are faults, and so are settings that this version knows but cannot honour yet:
-  the engines `vllm` and `sglang`, `content_filter`, and an
-  `idempotency_hours` of your own. Nothing is ignored.
+  the engines `vllm` and `sglang`, and `content_filter`. Nothing is ignored.
 - Amounts are decimal strings, such as `"0.40"`.
 - `[dialects]` names the APIs that are spoken, each with its base path; absent: `openai = "/v1"`.
   Several hang beside each other: `openai = "/v1"` and `tinker = "/tinker/api/v1"`. Paths outside of
   every mount answer in the shape of the first.
 - Options of `onward serve` win over the file.
+- SIGHUP and `onward reload` read the file again while the server runs, the whole of it or nothing. Only a
+  restart changes these: FIXED.
 """
 COMMANDS = """\
 # Commands
@@ -94,7 +96,7 @@ A reply that does not match its format comes back whole as text. This page is ma
 
 def configuration() -> str:
     """The page of settings."""
-    page = [CONFIGURATION]
+    page = [CONFIGURATION.replace("FIXED", ", ".join(f"`{path}`" for path in FIXED))]
     for title, struct in SECTIONS.items():
         said = _meanings(struct)
         page.append(f"## `{title}`\n\n{inspect.getdoc(struct)}\n\n| setting | value | default | meaning |")
