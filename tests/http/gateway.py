@@ -339,10 +339,13 @@ def _all(models: Mapping[str, Sequence[Source]] | None) -> list[Source]:
 @contextlib.contextmanager
 def _logging_to(handler: MessageHandler):
     logger = logging.getLogger("onward")
+    level = logger.level
     logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
     try:
         yield
     finally:
+        logger.setLevel(level)
         logger.removeHandler(handler)
 
 

@@ -121,7 +121,11 @@ class HeldText:
         self._start = min(1, hold) if size else 0
 
     def finish(self) -> None:
-        """The text is whole: there is nothing to wait for."""
+        """The text is whole, or something else goes on: there is nothing to wait for.
+
+        If it goes on after all, a match may be found that begins in what is given away now; it is never
+        given away whole.
+        """
         if self.found is not None:
             return
         buffer, size = self._buffer, len(self._buffer)
@@ -138,11 +142,6 @@ class HeldText:
                 self._block(Found(pattern.name), match.start())
                 return
         self.clear = self._base + size
-
-    def let_go(self) -> None:
-        """Give all of it away, as something else goes on. It may still be found to hold a match later."""
-        if self.found is None:
-            self.clear = self.length
 
     def _block(self, found: Found, at: int) -> None:
         self.found = found

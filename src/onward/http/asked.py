@@ -14,11 +14,13 @@ from onward.core.usage import Usage
 from onward.dialects.schema import HeaderValue, UsageWhen
 from onward.http.bill import Bill
 from onward.http.exchange import Exchange
+from onward.http.input_filter import check_texts, require_text
 from onward.http.proxied_answer import ProxiedAnswer
 from onward.http.served import Target
 from onward.http.served_answer import ServedAnswer
 from onward.http.translated_answer import TranslatedAnswer
 from onward.providers.protocol import ROUTES
+from onward.serve.content_filter import check_token_ids
 from onward.serve.job import Job, lower, prepare_chat, prepare_completion, worst_output
 from onward.serve.model import Deployment, ProxiedModel, ServedModel
 from onward.wire.chat import ChatEncoder
@@ -91,6 +93,8 @@ class Asked:
     async def prepare(self, assumed_max_tokens: int) -> None:
         """Read it for every deployment that can take it. Raises `Failure` if none can."""
         self._require()
+        if self._target.model.content_filter is not None:
+            await check_texts(self._exchange, self._target, self._surface.name, self._body, len(self._raw))
         self._assumed = assumed_max_tokens
         refused: Failure | None = None
         for deployment in self._target.deployments:
@@ -207,6 +211,8 @@ class Asked:
     async def _prepare_served(self, deployment: ServedModel) -> None:
         exchange = self._exchange
         job = await self._surface.prepare(deployment, await self._read(), exchange.request_id)
+        if deployment.model.content_filter is not None:
+            await check_token_ids(deployment, job.request, exchange.request_id)
         if exchange.dialect.response.media_usage:
             job.usage.input_images = sum(len(prompt.images) for prompt in job.prompts)
         self._jobs[deployment.deployment] = job
@@ -230,6 +236,8 @@ class Asked:
             way = None
         if rules is None:
             raise self._no_route(FailureKind.SURFACE_UNSUPPORTED)
+        if deployment.model.content_filter is not None:
+            require_text(self._target, self._body)
         if self._passed is None:
             if len(self._raw) < LARGE_BODY:
                 self._passed = read_passed(rules, self._body, self._raw)

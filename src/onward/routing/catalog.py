@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from onward.core.content_filter import ContentFilter
 from onward.core.failure import Failure, FailureKind, excerpt
 from onward.core.price import Price
 from onward.core.reference import ModelReference
@@ -37,6 +38,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     owned_by: str = "onward"
     agreement: bool = False
     """Whether a tenant must have accepted its terms first."""
+    content_filter: ContentFilter | None = None
+    """What must not go in or come out; None: anything may."""
 
 
 class Catalog:

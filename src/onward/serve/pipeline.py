@@ -13,10 +13,12 @@ from typing import Final
 
 from onward.core.delta import ChoiceDelta, fold
 from onward.core.failure import Failure, FailureKind
+from onward.core.filtered_deltas import FilteredDeltas
 from onward.core.generate import Chunk, EngineFinish, GenerateRequest, ScoredToken
 from onward.core.request import ChatRequest
 from onward.rendering.renderer import ReplyParser
 from onward.rendering.token_path import TokenPath, prompt_delta
+from onward.serve.content_filter import filtered_deltas, passing
 from onward.serve.job import Job, candidate, prepare_chat, prepare_completion
 from onward.serve.tool_choice import ToolCheck
 
@@ -44,11 +46,19 @@ async def run(job: Job) -> AsyncGenerator[ChoiceDelta, None]:
 
     Raises `Failure` when the engine refuses or breaks; `job.usage` then holds what was sampled.
     """
+    output = filtered_deltas(job)
     if job.candidates > job.request.n:
         deltas = _best(job)
+        if output is not None:
+            deltas = passing(output, deltas)
     else:
         branches = _branches(job, job.candidates)
-        deltas = _branch(job, branches[0]) if len(branches) == 1 else _merged(job, branches)
+        if len(branches) == 1:
+            deltas = _branch(job, branches[0])
+            if output is not None:
+                deltas = passing(output, deltas)
+        else:
+            deltas = _merged(job, branches, output=output)
     check = ToolCheck(job.request) if isinstance(job.request, ChatRequest) else None
     async with aclosing(deltas):
         async for delta in deltas:
@@ -88,7 +98,10 @@ async def _best(job: Job) -> AsyncGenerator[ChoiceDelta, None]:
 
 
 async def _merged(
-    job: Job, branches: list[_Branch], likelihoods: dict[int, float] | None = None
+    job: Job,
+    branches: list[_Branch],
+    likelihoods: dict[int, float] | None = None,
+    output: FilteredDeltas | None = None,
 ) -> AsyncGenerator[ChoiceDelta, None]:
     queue: asyncio.Queue[ChoiceDelta | BaseException | None] = asyncio.Queue(_QUEUED_DELTAS)
     at_once = asyncio.Semaphore(max(1, job.served.engine.status().slots))
@@ -96,7 +109,10 @@ async def _merged(
 
     async def feed(branch: _Branch) -> None:
         try:
-            async with at_once, aclosing(_branch(job, branch, admitted, likelihoods)) as deltas:
+            made = _branch(job, branch, admitted, likelihoods)
+            if output is not None:
+                made = passing(output, made)
+            async with at_once, aclosing(made) as deltas:
                 async for delta in deltas:
                     await queue.put(delta)
             await queue.put(None)

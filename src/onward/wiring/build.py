@@ -39,6 +39,7 @@ from onward.wiring import config as settings
 from onward.wiring.admin import admin_of
 from onward.wiring.admission import Admission
 from onward.wiring.checkpoints import CheckpointedModel, FolderCheckpoints
+from onward.wiring.content_filter import content_filter
 from onward.wiring.plan import Plan
 from onward.wiring.providers import policy_of
 from onward.wiring.remote_images import remote_images
@@ -258,6 +259,7 @@ def catalog_model(model: settings.Model, side: TextSide | None, created: int) ->
         price=_price(model.price),
         created=created,
         agreement=model.agreement,
+        content_filter=content_filter(model.content_filter),
     )
 
 

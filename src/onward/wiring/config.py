@@ -83,7 +83,7 @@ class Retention(msgspec.Struct, kw_only=True):
     """How long things are kept."""
 
     idempotency_hours: Annotated[int, Meta(ge=1, le=8760)] = 24
-    """Answers to requests with an `Idempotency-Key`."""
+    """Answers to requests with an `Idempotency-Key`, at least. They lie in the store in plain text."""
     request_log_days: Annotated[int, Meta(ge=1, le=3650)] = 30
     """The log of requests. The ledger is kept."""
 
@@ -109,12 +109,17 @@ class Price(msgspec.Struct, kw_only=True):
 
 
 class ContentFilter(msgspec.Struct, kw_only=True):
-    """Patterns that end a request."""
+    """Regular expressions that end a request in which they match, at most 100 of either kind. Letters match
+    as they are written; `(?i)` in front of a pattern lets it match either case. A pattern that takes too long
+    to search for blocks too.
+    """
 
     block_input: list[Text] = []
-    """Looked for in prompts."""
+    """Looked for in every text that becomes part of a prompt. Where one matches the request is refused, and
+    costs nothing."""
     block_output: list[Text] = []
-    """Looked for in generated text."""
+    """Looked for in all text that is generated, also where it is streamed: nothing that matches is ever
+    given away. A match may have 4,096 characters. No look-around but `\\b`, and no `$`."""
 
 
 class Deployment(msgspec.Struct, kw_only=True):

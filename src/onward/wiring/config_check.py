@@ -19,6 +19,7 @@ from onward.sources.public_address import is_never_fetched_from
 from onward.wiring import gateway_check
 from onward.wiring.admin_check import admin_faults
 from onward.wiring.config_read import closest
+from onward.wiring.content_filter import filter_faults
 
 if TYPE_CHECKING:
     from onward.wiring.config import Config, Deployment, Model
@@ -171,7 +172,7 @@ def _model(model: "Model", path: str) -> Iterator[str]:
         except registry.UnknownFamilyError as error:
             yield f"{path}.renderer: {error}; or auto, or template"
     if model.content_filter:
-        yield f"{path}.content_filter: {gateway_check.NOT_YET}"
+        yield from filter_faults(model.content_filter, f"{path}.content_filter")
     if model.checkpoints and not Path(model.checkpoints).is_dir():
         yield f"{path}.checkpoints: there is no folder {model.checkpoints}; make it, or name another"
     if model.default_max_tokens is not None and model.default_max_tokens > model.context_length:

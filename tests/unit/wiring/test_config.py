@@ -167,8 +167,28 @@ def test_every_fault_is_found_at_once(faults):
             "models[0].checkpoints: there is no folder ",
         ),
         (
-            MODEL.replace('id = "m"', 'id = "m"\ncontent_filter = { block_input = ["x"] }'),
-            "models[0].content_filter: is not available",
+            MODEL.replace('id = "m"', 'id = "m"\ncontent_filter = { block_input = ["x", "("] }'),
+            "models[0].content_filter.block_input[1]: is no regular expression: missing ) at position 1",
+        ),
+        (
+            MODEL.replace('id = "m"', 'id = "m"\ncontent_filter = { block_output = ["x$"] }'),
+            "models[0].content_filter.block_output[0]: holds $, which text that is still being generated",
+        ),
+        (
+            MODEL.replace('id = "m"', 'id = "m"\ncontent_filter = { block_output = ["x?"] }'),
+            "models[0].content_filter.block_output[0]: matches where there is nothing",
+        ),
+        (
+            MODEL.replace('id = "m"', f'id = "m"\ncontent_filter = {{ block_input = ["{"x" * 1001}"] }}'),
+            "models[0].content_filter.block_input[0]: must have at most 1000 characters, not 1001",
+        ),
+        (
+            MODEL.replace('id = "m"', f'id = "m"\ncontent_filter = {{ block_input = {["x"] * 101} }}'),
+            "models[0].content_filter.block_input: has 101 patterns; at most 100 are taken",
+        ),
+        (
+            MODEL.replace('id = "m"', 'id = "m"\ncontent_filter = { }'),
+            "models[0].content_filter: has no pattern",
         ),
         (
             MODEL.replace('id = "m"', 'id = "m"\ncapabilities = ["chat", "images"]'),
