@@ -32,7 +32,7 @@ class _Provider(msgspec.Struct, frozen=True, eq=False):
     provider: Provider
 
 
-class _Service(msgspec.Struct, frozen=True, eq=False):
+class _Serving(msgspec.Struct, frozen=True, eq=False):
     """All that answers by one plan. Parts that did not change it shares with the one before."""
 
     plan: Plan
@@ -78,10 +78,10 @@ class HttpSide:
         self._over = over
         self._admission = Admission(plan.config, store, limits, lease=plan.lease)
         self._lasting = Lasting(plan.config, writer, self._admission, store, reload)
-        self._prepared: _Service | None = None
-        self._live: list[_Service] = []
+        self._prepared: _Serving | None = None
+        self._live: list[_Serving] = []
         """Those in which something may run; the last one is in force."""
-        first = self._service(plan, read_text_sides(plan, {}))
+        first = self._made(plan, read_text_sides(plan, {}))
         self._live.append(first)
         self._lasting.models = first.built.models
         self._current = _Current(first.built)
@@ -104,7 +104,7 @@ class HttpSide:
         known = self._live[-1].texts
         texts = await asyncio.to_thread(read_text_sides, plan, known)
         await self.abort(plan.number)
-        self._prepared = self._service(plan, texts)
+        self._prepared = self._made(plan, texts)
 
     def commit(self, number: int) -> bool:
         """Answer all further requests by a plan that was prepared. False: it was not."""
@@ -145,7 +145,7 @@ class HttpSide:
         while self._live:
             await self._close(self._live.pop())
 
-    def _service(self, plan: Plan, texts: dict[str, TextSide]) -> _Service:
+    def _made(self, plan: Plan, texts: dict[str, TextSide]) -> _Serving:
         engines: dict[str, LlamaEngine] = {}
         for path in plan.sockets.values():
             known = [one.engines[path] for one in self._live if path in one.engines]
@@ -158,7 +158,7 @@ class HttpSide:
             texts,
             self._lasting,
         )
-        return _Service(plan, built, engines, providers, texts)
+        return _Serving(plan, built, engines, providers, texts)
 
     def _provider(self, config: settings.Provider, routing: settings.Routing) -> _Provider:
         made_of = (config, routing)
@@ -173,26 +173,26 @@ class HttpSide:
         for engine in self._live[-1].engines.values():
             engine.status()  # the first look connects
 
-    async def _end(self, old: _Service) -> None:
+    async def _end(self, old: _Serving) -> None:
         """Let go of what only a former plan has, behind its last request."""
         await old.built.app.work.over()
         self._live.remove(old)
         await self._close(old)
         await self._over(old.plan.number)
 
-    async def _close(self, service: _Service) -> None:
+    async def _close(self, serving: _Serving) -> None:
         """Close its connections but those that others use too."""
         engines = {id(engine) for one in self._live for engine in one.engines.values()}
         providers = {id(one) for live in self._live for one in live.providers.values()}
-        for engine in service.engines.values():
+        for engine in serving.engines.values():
             if id(engine) not in engines:
                 await engine.close()
-        for one in service.providers.values():
+        for one in serving.providers.values():
             if id(one) not in providers:
                 await one.provider.close()
 
 
-def _keep_rests(old: _Service, new: _Service, lasting: Lasting) -> None:
+def _keep_rests(old: _Serving, new: _Serving, lasting: Lasting) -> None:
     """What is known of the health of a deployment stays known, as long as it is the same."""
     before, after = _deployments(old), _deployments(new)
     for name, breaker in old.built.breakers.troubled.items():
@@ -202,13 +202,13 @@ def _keep_rests(old: _Service, new: _Service, lasting: Lasting) -> None:
             lasting.metrics.rests(name, None)
 
 
-def _deployments(service: _Service) -> dict[str, tuple[settings.Deployment, Any]]:
+def _deployments(serving: _Serving) -> dict[str, tuple[settings.Deployment, Any]]:
     """What each deployment is, by name."""
-    plan = service.plan
+    plan = serving.plan
     return {
         one.name: (
             one,
-            service.providers[one.provider].made_of if one.provider else plan.sockets.get(one.name),
+            serving.providers[one.provider].made_of if one.provider else plan.sockets.get(one.name),
         )
         for model in plan.config.models
         for one in model.deployments
