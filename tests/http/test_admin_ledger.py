@@ -266,6 +266,7 @@ async def test_models_and_deployments(text_side, tmp_path):
                 "protocol": "openai",
                 "surfaces": ["chat", "completions"],
                 "connections": {"open": 3, "busy": 2, "waiting": 1},
+                "replicas": [],
             },
         }
         page = await it.get("/deployments", limit=1)
