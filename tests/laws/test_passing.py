@@ -51,6 +51,8 @@ def payloads(draw: st.DrawFn) -> dict[str, Any]:
     report = draw(st.sampled_from(["none", "none", "none", "null", "usage"]))
     if report != "none":
         payload["usage"] = None if report == "null" else draw(REPORTS)
+    if draw(st.integers(0, 3)) == 3:
+        payload["provider"] = {"by": ['Acme "}]']}
     if draw(st.integers(0, 30)) == 30:
         payload["error"] = {"message": "no"}
     if draw(st.booleans()):
@@ -162,6 +164,32 @@ def test_what_goes_on_is_what_came_but_model_and_usage(stream: bytes, show: bool
     else:
         assert shown == expected
     assert out.count(b"data: [DONE]\n\n") == (0 if found["failure"] else 1)
+
+
+@settings(max_examples=200, deadline=None)
+@given(streams(), st.lists(st.integers(0, 2000), max_size=6))
+def test_of_some_members_alone_any_cut_is_the_same(stream: bytes, places: list[int]):
+    """Where a dialect names the members that pass, nothing else does, and usage is our own (P-5)."""
+    options: dict[str, Any] = {"show_usage": True, "members": frozenset({"id", "model", "choices"})}
+    out, found = whole = read([stream], **options)
+    cuts = sorted(min(place, len(stream)) for place in places)
+    parts = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    assert read(parts, **options) == whole
+    assert read([stream[n : n + 1] for n in range(len(stream))], **options) == whole
+    came = events(stream)
+    if found["failure"]:
+        came = came[: next((n for n, one in enumerate(came) if one.get("error")), len(came))]
+    expected = [
+        {"id": one["id"], "model": "mine", "choices": one["choices"]} for one in came if one["choices"]
+    ]
+    assert b"Acme" not in out
+    blocks = out.split(b"\n\n")
+    assert blocks.pop() == b""
+    assert all(block.startswith(b"data: ") and b"\n" not in block for block in blocks)
+    shown = events(out)
+    if not found["failure"]:
+        assert shown.pop()["usage"] == usage_fields(found["usage"] or found["estimate"])
+    assert shown == (expected if found["started"] or not found["failure"] else [])
 
 
 NAMES = [

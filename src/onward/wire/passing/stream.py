@@ -184,7 +184,7 @@ class StreamWatch:
         self._pending.clear()
         if rest and not self.done and self.failure is None:
             event = rest.rstrip(LINE_ENDS)
-            out = self._events(event + b"\n\n") if event else self._let_go(rest)
+            out = self._events(event + b"\n\n") if event else self._aside(rest)
         if not self.finished and self.failure is None:
             self.failure = Failure(
                 FailureKind.UPSTREAM_UNAVAILABLE,
@@ -253,7 +253,7 @@ class StreamWatch:
         else:
             lines = read_lines(event)
             if not lines.data:
-                return self._let_go(event) if self._members is None else b""
+                return self._aside(event)
             name, data = lines.name, lines.data
         if data.strip() == b"[DONE]":
             self.done = True
@@ -340,6 +340,10 @@ class StreamWatch:
             frame = learn(event, shown, text)
             if frame is not None:
                 self._frames = [frame, *self._frames[: _MOST_FRAMES - 1]]
+
+    def _aside(self, event: bytes) -> bytes:
+        """What is no data: a comment, an empty line."""
+        return self._let_go(event) if self._members is None else b""
 
     def _let_go(self, event: bytes) -> bytes:
         """An event on its way out, behind those that wait for the first piece of output."""
