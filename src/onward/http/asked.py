@@ -8,6 +8,7 @@ import msgspec
 
 from onward.admission.gate import Demand, counts_money
 from onward.core.failure import Failure, FailureKind
+from onward.core.filtered_deltas import FilteredDeltas
 from onward.core.ids import RandomIds
 from onward.core.request import ChatRequest, OutputOptions
 from onward.core.usage import Usage
@@ -20,7 +21,7 @@ from onward.http.served import Target
 from onward.http.served_answer import ServedAnswer
 from onward.http.translated_answer import TranslatedAnswer
 from onward.providers.protocol import ROUTES
-from onward.serve.content_filter import check_token_ids
+from onward.serve.content_filter import check_token_ids, log_found
 from onward.serve.job import Job, lower, prepare_chat, prepare_completion, worst_output
 from onward.serve.model import Deployment, ProxiedModel, ServedModel
 from onward.wire.chat import ChatEncoder
@@ -206,6 +207,17 @@ class Asked:
             encoder=self._surface.encoder(exchange.dialect, neutral, id=exchange.request_id, created=created),
             usage=Usage(prompt_tokens=passed.likely_prompt_tokens, input_images=self._images),
             record=exchange.record,
+            output=self._output(),
+        )
+
+    def _output(self) -> FilteredDeltas | None:
+        """What holds a translated answer against the patterns of the model; None: it has none."""
+        model, request_id = self._target.model, self._exchange.request_id
+        content = model.content_filter
+        if content is None or not content.output:
+            return None
+        return FilteredDeltas(
+            content, stream=self.stream, found=lambda what: log_found(request_id, model.id, what)
         )
 
     async def _prepare_served(self, deployment: ServedModel) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from onward.core.delta import ChoiceDelta
+from onward.core.filtered_deltas import FilteredDeltas
 from onward.core.usage import Usage
 from onward.http.provider_answer import ProviderAnswer
 from onward.http.record import Record
@@ -10,6 +11,7 @@ from onward.serve.model import ProxiedModel
 from onward.wire.chat import ChatEncoder
 from onward.wire.completions import CompletionEncoder
 from onward.wire.messages import MessagesEncoder
+from onward.wire.translating.filtered import FilteredReader
 from onward.wire.translating.reading import DeltaReader
 
 
@@ -26,13 +28,17 @@ class TranslatedAnswer(ProviderAnswer):
         encoder: ChatEncoder | CompletionEncoder | MessagesEncoder,
         usage: Usage,
         record: Record,
+        output: FilteredDeltas | None = None,
     ) -> None:
-        """`body`: of the translated request; `usage`: what is assumed of it."""
+        """`body`: of the translated request; `usage`: what is assumed of it; `output`: what holds its answer
+        against the patterns of the model.
+        """
         super().__init__(deployment, record, usage)
         self._path = path
         self._body = body
         self._reader = reader
         self._encoder = encoder
+        self._output = output
 
     async def stream(self, put: Callable[[bytes], Awaitable[None]]) -> None:
         """The events of its output, each `put` as it comes. Cancelling it tells the provider to stop."""
@@ -42,7 +48,8 @@ class TranslatedAnswer(ProviderAnswer):
             self._note(deltas)
             await put(b"".join([encoder.events(delta, usage) for delta in deltas]))
 
-        await self._streamed(await self._open(self._path, self._body, []), self._reader, encoded)
+        reader = self._reader if self._output is None else FilteredReader(self._reader, self._output)
+        await self._streamed(await self._open(self._path, self._body, []), reader, encoded)
 
     def end(self) -> bytes:
         """What ends a stream that is whole."""
@@ -52,10 +59,12 @@ class TranslatedAnswer(ProviderAnswer):
         """The body of the unstreamed answer."""
         reader = self._reader
         deltas = await self._read(await self._open(self._path, self._body, []), reader.whole)
-        self._piece()
-        self._note(deltas)
         self.usage.completion_tokens = reader.completion_tokens
         self._reported(reader.usage)
+        if self._output is not None:
+            deltas = [passed for delta in deltas for passed in self._output.push(delta)]
+        self._piece()
+        self._note(deltas)
         return self._encoder.whole(deltas, self.usage)
 
     def _note(self, deltas: list[ChoiceDelta]) -> None:
