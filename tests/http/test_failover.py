@@ -364,6 +364,16 @@ async def test_nobody_is_asked_once_the_time_of_the_request_is_over(tmp_path, mo
         assert (entry.outcome, entry.charged) == ("deadline_exceeded", 0)
 
 
+@streamed
+async def test_nobody_is_asked_too_late_though_the_time_is_looked_at_late(tmp_path, mock, other, stream):
+    mock.always(Behaviour(delay=0.15, status=500))
+    async with failover(tmp_path, mock, other, limits=Limits(request_s=0.1)) as running:
+        await running.refused(504, "deadline_exceeded", stream=stream)
+        assert not other.requests
+        entry = await running.entry()
+        assert (entry.outcome, entry.charged, len(entry.attempts)) == ("deadline_exceeded", 0, 1)
+
+
 async def test_the_time_of_a_request_is_for_all_of_its_tries(tmp_path, mock, other):
     """The first one takes most of it; the second has the rest alone."""
     mock.always(Behaviour(delay=0.15, status=500))

@@ -23,11 +23,14 @@ _FALLBACK: Final = b"fallback"
 class Tries:
     """Finds the deployment that answers."""
 
-    def __init__(self, clock: Clock, breakers: Breakers, primaries: Collection[str]) -> None:
-        """`primaries`: the first deployment of each model of the config."""
+    def __init__(
+        self, clock: Clock, breakers: Breakers, primaries: Collection[str], request_s: float
+    ) -> None:
+        """`primaries`: the first deployment of each model of the config. `request_s`: see `Limits`."""
         self._clock = clock
         self._breakers = breakers
         self._primaries = frozenset(primaries)
+        self._request_s = request_s
 
     async def first(
         self,
@@ -58,6 +61,8 @@ class Tries:
                     raise failure from None
                 if number == last:
                     raise _none_left(exchange, failure, last) from None
+                if self._clock.monotonic() - exchange.record.started >= self._request_s:
+                    raise self._too_late() from None
             except asyncio.CancelledError:
                 bill.over("cut_off")
                 breakers.left(name, answer)
@@ -71,6 +76,12 @@ class Tries:
                 breakers.succeeded(name, began_in)
                 return answer, result
         raise AssertionError("a model has at least one deployment")
+
+    def _too_late(self) -> Failure:
+        return Failure(
+            FailureKind.DEADLINE_EXCEEDED,
+            f"No provider of this model had answered after {self._request_s:g} s. Try again later.",
+        )
 
 
 def in_order(breakers: Breakers, deployments: Sequence[Deployment]) -> Iterator[Deployment]:

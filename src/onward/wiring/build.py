@@ -187,7 +187,7 @@ def application(
         models,
         limits,
         held,
-        Tries(SystemClock(), breakers, models.primaries()),
+        Tries(SystemClock(), breakers, models.primaries(), limits.request_s),
         gate=admission.gate,
         idempotency=Idempotency(
             admission.names, limits, SystemClock(), admission.recordings, lease=admission.lease
