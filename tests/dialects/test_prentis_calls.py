@@ -21,10 +21,6 @@ CHAT = "/prentis/v1/chat/completions"
 MOUNTS = {"openai": "/v1", "tokens": "/tokens/v1", "prentis": "/prentis/v1"}
 PAYS = {"balance": "1.00"}
 USER = {"role": "user", "content": "hi"}
-PIXEL = (
-    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJg"
-    "gg=="
-)
 streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 
@@ -265,21 +261,6 @@ async def test_however_a_provider_counts_usage_is_told_as_it_is_charged(
         assert counts == (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
         assert entry.estimated == (does.usage == "never" or does.counts is not None)
         assert counts[1] == 5 or entry.estimated
-
-
-@pytest.mark.covers("P-10")
-@streamed
-async def test_images_are_counted(proxied: Gateway, mock: MockProvider, stream: bool):
-    image = {"type": "image_url", "image_url": {"url": PIXEL}}
-    content = [{"type": "text", "text": "what"}, image, image]
-    messages = [USER, {"role": "user", "content": content}]
-    answer = await proxied.post(CHAT, {"messages": messages, "max_tokens": 5, "stream": stream})
-    usage = page.events(answer, chat=True)[-1]["usage"] if stream else answer.json()["usage"]
-    page.USAGE.validate(usage)
-    assert usage["media"] == {"input_images": 2}
-    # only this API tells of them
-    other = await proxied.post("/v1/chat/completions", {"messages": messages, "max_tokens": 5})
-    assert "media" not in other.json()["usage"]
 
 
 # P-5: the upstream's own name

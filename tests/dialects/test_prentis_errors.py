@@ -13,6 +13,7 @@ import pytest
 from onward.core.failure import Failure, FailureKind
 from onward.engines.scripted import ScriptedEngine
 from onward.http.limits import Limits
+from onward.wiring import config as settings
 from tests.dialects import prentis_page as page
 from tests.http.gateway import UPSTREAM, FrailStore, Gateway, another_key, gateway
 from tests.mock_answers import SECRET as THEIR_SECRET
@@ -174,6 +175,15 @@ async def a_fault_of_ours(stage: Stage, stream: bool) -> httpx.Response:
         return await ask(running, stream)
 
 
+def filtered(**patterns: Any) -> dict[str, Any]:
+    return {"model": {"content_filter": settings.ContentFilter(**patterns)}}
+
+
+def says_a_secret(stage: Stage) -> dict[str, Any]:
+    engine = ScriptedEngine(stage.text_side.tokenizer.encode_prompt("secret words of ours"))
+    return {"sources": [engine], **filtered(block_output=["secret"])}
+
+
 def full(stage: Stage) -> dict[str, Any]:
     return {"sources": [stage.fails(FailureKind.ENGINE_FULL, retry_after=7)]}
 
@@ -251,6 +261,14 @@ ROWS = [
     Row("REQUEST_CANCELLED", 499, REQUEST, an_operator_cancels),
     Row("STORAGE_UNAVAILABLE", 503, BUSY, the_store_is_down),
     Row("INTERNAL", 500, SERVER, a_fault_of_ours),
+    Row(
+        "CONTENT_BLOCKED_INPUT",
+        400,
+        REQUEST,
+        asked(filtered(block_input=["two"]), "a_word_sent"),
+        param="prompt",
+    ),
+    Row("CONTENT_BLOCKED_OUTPUT", 400, REQUEST, asked(says_a_secret, "a_word_made")),
 ]
 streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
@@ -316,7 +334,5 @@ def test_no_code_is_left_out() -> None:
 LATER = {
     "MEDIA_FETCH_FAILED",
     "MEDIA_UNSUPPORTED",
-    "CONTENT_BLOCKED_INPUT",
-    "CONTENT_BLOCKED_OUTPUT",
     "UPSTREAM_CONTENT_REJECTED",
 }

@@ -1,0 +1,74 @@
+"""Images under `prentis` (P-10): counted in `usage`, whoever runs the model."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from onward.core.image import ImageSpan
+from onward.engines.scripted import ScriptedEngine
+from onward.rendering.families import registry
+from onward.rendering.families.native import NativeRenderer
+from tests.dialects import prentis_page as page
+from tests.http.gateway import MODEL, Gateway, gateway
+from tests.http.messages import anthropic
+from tests.mock_provider import MockProvider
+from tests.pictures import data_url, picture
+from tests.unit.rendering.families import oracle
+
+PATH = "/prentis/v1/chat/completions"
+MOUNTS = {"openai": "/v1", "prentis": "/prentis/v1"}
+PAYS = {"balance": "10.00"}
+IMAGE = {"type": "image_url", "image_url": {"url": data_url(picture(), "image/png")}}
+MESSAGES = [
+    {"role": "user", "content": [{"type": "text", "text": "what is"}, IMAGE, IMAGE]},
+    {"role": "assistant", "content": "red"},
+    {"role": "user", "content": [IMAGE]},
+]
+streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+@pytest.fixture
+def mock() -> Iterator[MockProvider]:
+    with MockProvider() as provider:
+        yield provider
+
+
+@pytest.fixture(scope="module")
+def seeing(official: Path) -> Any:
+    """The text side of a model that takes images."""
+    tokenizer = oracle.tokenizer_of(official / "qwen3.5")[0]
+    renderer = NativeRenderer(registry.BY_NAME["qwen3.5"], tokenizer)
+    return SimpleNamespace(tokenizer=tokenizer, renderer=renderer, context_length=8192)
+
+
+async def usage_of(running: Gateway, *, stream: bool, path: str = PATH, **body: Any) -> dict[str, Any]:
+    answer = await running.post(path, {"messages": MESSAGES, "max_tokens": 5, "stream": stream, **body})
+    assert answer.status_code == 200, answer.text
+    if not stream:
+        return answer.json()["usage"]
+    return page.events(answer, MODEL, chat=True)[-1]["usage"]
+
+
+@pytest.mark.covers("P-10")
+@streamed
+@pytest.mark.parametrize("who", ["engine", "provider", "anthropic"])
+async def test_images_are_counted(tmp_path, mock, seeing, who: str, stream: bool):
+    engine = ScriptedEngine([5] * 20, image=ImageSpan(tokens=9))
+    source = {"engine": engine, "provider": mock, "anthropic": anthropic(mock)}[who]
+    declared = {"capabilities": ["completions", "chat", "images"]}
+    async with gateway(
+        tmp_path, source, text_side=seeing, model=declared, tenant=PAYS, mounts=MOUNTS
+    ) as running:
+        usage = await usage_of(running, stream=stream)
+        page.USAGE.validate(usage)
+        assert usage["media"] == {"input_images": 3}
+        without = await usage_of(running, stream=stream, messages=[{"role": "user", "content": "hi"}])
+        assert "media" not in without
+        # other APIs tell of no media
+        assert "media" not in await usage_of(running, stream=False, path="/v1/chat/completions")
+        entries = await running.ended(3)
+        assert [entry.usage.input_images for entry in entries] == [0, 0, 0]
+        assert entries[0].usage.prompt_tokens == usage["prompt_tokens"]
