@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import logging
 import socket
 import time
 from collections.abc import AsyncIterator
@@ -15,12 +16,15 @@ import pytest
 from onward.admission.ledger import Entry, State
 from onward.admission.store import EntryQuery, Store
 from onward.http.log import LogWriter
+from onward.stores.down import down
 from onward.stores.limits import MemoryLimits
 from onward.stores.sqlite import SqliteStore
 from onward.wiring import config as settings
+from onward.wiring import http_side
 from onward.wiring.authority import Authority
 from onward.wiring.engines import Engines
 from onward.wiring.http_side import HttpSide
+from onward.wiring.listen import ServeError
 from onward.wiring.plan import Plan
 from onward.wiring.reload import Alone, Reloads, Source
 from tests.http.gateway import MODEL, SECRET, UPSTREAM, cost, data_of, digest_of, units
@@ -373,3 +377,47 @@ async def test_under_load_no_request_fails_and_none_sees_a_mixture(it: Reloadabl
         for entry in await it.entries():
             assert entry.charged == price[versions[entry.config_version]]
         await until(lambda: len(it.side._live) == 1)
+
+
+async def test_what_cannot_be_prepared_changes_nothing(it: Reloadable, monkeypatch):
+    def unreadable(*_):
+        raise ServeError("x.gguf cannot be served: it is no model")
+
+    version = (await it.shown())["version"]
+    it.write(price="7", more='[[tenants]]\nname = "new"\nbalance = "5"')
+    with monkeypatch.context() as patched:
+        patched.setattr(http_side, "read_text_sides", unreadable)
+        told = await it.reload()
+        assert (told.status_code, told.json()["error"]["faults"]) == (
+            400,
+            ["x.gguf cannot be served: it is no model"],
+        )
+
+        async def credit(*_, **__):
+            raise down()
+
+        patched.undo()
+        patched.setattr(it.store, "credit", credit)
+        assert (await it.reload()).status_code == 503
+    assert (await it.shown())["version"] == version
+    assert (await it.store.money(["balance:new"]))[0].credited == 0
+    assert (await it.complete()).status_code == 200
+    assert (await it.entries())[0].charged == cost(2, 5)
+    assert (await it.reload()).json()["added"] == ["tenants.new"]
+    assert len(it.side._live) == 1
+
+
+async def test_the_log_has_every_fault_of_a_signal(it: Reloadable, caplog):
+    caplog.set_level(logging.INFO, "onward")
+    asked = asyncio.Event()
+    listening = asyncio.create_task(it.reloads.on_signal(asked))
+    it.write(price="cheap", provider="nothing = 1")
+    asked.set()
+    await until(lambda: "stays in force" in caplog.text)
+    assert "config: models[0].price.input: " in caplog.text
+    assert "config: providers[0].nothing: is not a setting" in caplog.text
+    it.write(price="2")
+    asked.set()
+    await until(lambda: f"changed models.{MODEL}" in caplog.text)
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)

@@ -198,6 +198,43 @@ def test_engines_come_stay_and_go(gguf, tmp_path, workers: int):
         assert server.stop() == 0
 
 
+async def test_a_real_engine_under_load_does_not_notice(gguf, tmp_path):
+    """Reloads that leave it alone: nobody fails, and what it has cached stays cached."""
+    server_part = "[server]\nworkers = 2\n"
+    kept = EMBEDDED.format(id="kept", name="one", source=gguf, length=1024)
+    with running(tmp_path, config=server_part + kept) as server:
+        path = config_path(tmp_path)
+        [engine] = named(server.process.pid, "onward.engines.llama")
+        prompt = "The quick brown fox jumps over the lazy dog. " * 30
+        over = asyncio.Event()
+        answers: list[httpx.Response] = []
+
+        async def ask() -> None:
+            async with httpx.AsyncClient(timeout=60, verify=False) as client:
+                while not over.is_set():
+                    body = {"model": "kept", "prompt": prompt, "max_tokens": 2, "temperature": 0}
+                    answers.append(await client.post(f"{server.base_url}/v1/completions", json=body))
+
+        asking = [asyncio.create_task(ask()) for _ in range(3)]
+        async with httpx.AsyncClient(timeout=60, verify=False) as client:
+            for n in range(6):
+                alias = f'aliases = ["alias-{n}"]\n  [[models.deployments]]'
+                path.write_text(server_part + kept.replace("[[models.deployments]]", alias, 1))
+                told = await client.post(f"{server.base_url}/admin/v1/config/reload", headers=ADMIN)
+                assert told.json()["changed"] == ["models.kept"], told.text
+                count = len(answers)
+                async with asyncio.timeout(20):
+                    while len(answers) < count + 3:
+                        await asyncio.sleep(0.02)
+        over.set()
+        await asyncio.gather(*asking)
+        assert {answer.status_code for answer in answers} == {200}
+        assert len({answer.json()["choices"][0]["text"] for answer in answers}) == 1
+        assert all(answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"] for answer in answers[3:])
+        assert named(server.process.pid, "onward.engines.llama") == [engine]
+        assert await asyncio.to_thread(server.stop) == 0
+
+
 async def test_a_hang_up_without_a_file_ends_the_server(gguf, tmp_path, monkeypatch):
     """As it does to every program of a terminal."""
     monkeypatch.chdir(tmp_path)
