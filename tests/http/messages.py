@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from onward.wiring import config as settings
+from tests.http.gateway import data_of
 from tests.mock_provider import MockProvider
 
 PATH = "/v1/messages"
@@ -22,7 +23,8 @@ def events_of(text: str) -> list[dict[str, Any]]:
     """The events of a stream of messages. Each is named as its data is."""
     events: list[dict[str, Any]] = []
     for block in text.replace("\r\n", "\n").split("\n\n"):
-        lines = dict(line.split(": ", 1) for line in block.split("\n") if not line.startswith(":") and line)
+        read = [line.partition(":") for line in block.split("\n") if line and not line.startswith(":")]
+        lines = {name: value.strip() for name, _, value in read}
         if lines:
             events.append(json.loads(lines["data"]))
             assert events[-1]["type"] == lines["event"]
@@ -73,3 +75,41 @@ def message_of(text: str) -> dict[str, Any]:
                 assert other == "ping"
         assert not message.get("stopped") or event["type"] == "message_stop"
     return message
+
+
+def chat_of(text: str) -> dict[str, Any]:
+    """The message that the events of a chat make; its finish and usage with it."""
+    said: dict[str, Any] = {"content": "", "reasoning_content": "", "thinking_blocks": [], "calls": {}}
+    events = data_of(text)
+    assert events[-1] == "[DONE]"
+    for event in events[:-1]:
+        said["usage"] = event.get("usage") or said.get("usage")
+        for choice in event["choices"]:
+            delta = choice["delta"]
+            for name in ("content", "reasoning_content"):
+                said[name] += delta.get(name) or ""
+            said["thinking_blocks"] += delta.get("thinking_blocks") or []
+            for call in delta.get("tool_calls") or []:
+                known = said["calls"].setdefault(call["index"], {"arguments": ""})
+                assert "id" not in call or "id" not in known
+                known |= {"id": call["id"], "name": call["function"]["name"]} if "id" in call else {}
+                known["arguments"] += call["function"]["arguments"]
+            said["finish"] = choice["finish_reason"] or said.get("finish")
+    return said
+
+
+def told(answer: dict[str, Any]) -> dict[str, Any]:
+    """The same of an unstreamed chat."""
+    [choice] = answer["choices"]
+    message = choice["message"]
+    calls = {
+        n: {"id": call["id"], **call["function"]} for n, call in enumerate(message.get("tool_calls") or [])
+    }
+    return {
+        "content": message["content"] or "",
+        "reasoning_content": message["reasoning_content"] or "",
+        "thinking_blocks": message.get("thinking_blocks") or [],
+        "calls": calls,
+        "usage": answer["usage"],
+        "finish": choice["finish_reason"],
+    }

@@ -5,12 +5,8 @@ from typing import Any
 
 import pytest
 
-from onward.admission.ledger import State
-from onward.core.failure import Failure, FailureKind
-from onward.engines.scripted import ScriptedEngine
-from tests.http.gateway import MODEL, UPSTREAM, cost, data_of, gateway
-from tests.http.messages import BODY, CHAT, PATH, PAYS, USER, anthropic, events_of, message_of
-from tests.mock_answers import SECRET as THEIRS
+from tests.http.gateway import MODEL, UPSTREAM, cost, gateway
+from tests.http.messages import BODY, CHAT, PATH, PAYS, USER, anthropic, chat_of, message_of, told
 from tests.mock_answers import Behaviour
 from tests.mock_messages import REDACTED, SIGNATURE
 from tests.mock_provider import MockProvider
@@ -33,44 +29,6 @@ def mock():
 def other():
     with MockProvider() as provider:
         yield provider
-
-
-def chat_of(text: str) -> dict[str, Any]:
-    """The message that the events of a chat make; its finish and usage with it."""
-    said: dict[str, Any] = {"content": "", "reasoning_content": "", "thinking_blocks": [], "calls": {}}
-    events = data_of(text)
-    assert events[-1] == "[DONE]"
-    for event in events[:-1]:
-        said["usage"] = event.get("usage") or said.get("usage")
-        for choice in event["choices"]:
-            delta = choice["delta"]
-            for name in ("content", "reasoning_content"):
-                said[name] += delta.get(name) or ""
-            said["thinking_blocks"] += delta.get("thinking_blocks") or []
-            for call in delta.get("tool_calls") or []:
-                known = said["calls"].setdefault(call["index"], {"arguments": ""})
-                assert "id" not in call or "id" not in known
-                known |= {"id": call["id"], "name": call["function"]["name"]} if "id" in call else {}
-                known["arguments"] += call["function"]["arguments"]
-            said["finish"] = choice["finish_reason"] or said.get("finish")
-    return said
-
-
-def told(answer: dict[str, Any]) -> dict[str, Any]:
-    """The same of an unstreamed chat."""
-    [choice] = answer["choices"]
-    message = choice["message"]
-    calls = {
-        n: {"id": call["id"], **call["function"]} for n, call in enumerate(message.get("tool_calls") or [])
-    }
-    return {
-        "content": message["content"] or "",
-        "reasoning_content": message["reasoning_content"] or "",
-        "thinking_blocks": message.get("thinking_blocks") or [],
-        "calls": calls,
-        "usage": answer["usage"],
-        "finish": choice["finish_reason"],
-    }
 
 
 # Messages at a provider of chats
@@ -432,125 +390,3 @@ async def test_large_bodies(tmp_path, mock: MockProvider, path: str):
         assert (await running.post(path, {**BODY, "messages": messages})).status_code == 200
         [sent] = mock.requests[0].json["messages"]
         assert (sent["content"] if path == PATH else sent["content"][0]["text"]) == text
-
-
-# Failures, both ways
-
-WAYS = [("chat", PATH), ("anthropic", CHAT)]
-
-
-def source_of(way: str, mock: MockProvider, name: str = "one"):
-    return mock if way == "chat" else anthropic(mock, name)
-
-
-def text_of(path: str, text: str) -> str:
-    return message_of(text)["content"][0]["text"] if path == PATH else chat_of(text)["content"]
-
-
-BEFORE = {
-    "a status": Behaviour(status=500),
-    "an error event": Behaviour(error_event=1),
-    "cut": Behaviour(cut=1),
-    "a page": Behaviour(html=True),
-    "nothing": Behaviour(cut=0),
-}
-
-
-@pytest.mark.parametrize(("way", "path"), WAYS)
-@pytest.mark.parametrize("fault", BEFORE)
-async def test_before_the_first_piece_another_is_asked(
-    tmp_path, mock, other, way: str, path: str, fault: str
-):
-    mock.always(BEFORE[fault])
-    sources = source_of(way, mock), source_of(way, other, "two")
-    async with gateway(tmp_path, *sources, tenant=PAYS) as running:
-        answer = await running.post(path, {**BODY, "stream": True})
-        assert text_of(path, answer.text) == " w0 w1 w2 w3 w4"
-        entry = await running.entry()
-        assert [one.outcome for one in entry.attempts] == ["upstream_unavailable", "ok"]
-        assert entry.charged == cost(5, 5)
-
-
-AFTER = {
-    "an error event": Behaviour(error_event=5),
-    "cut": Behaviour(cut=5),
-    "reset": Behaviour(cut=5, reset=True),
-}
-
-
-@pytest.mark.parametrize(("way", "path"), WAYS)
-@pytest.mark.parametrize("fault", AFTER)
-async def test_after_it_the_stream_ends_with_an_error(tmp_path, mock, other, way: str, path: str, fault: str):
-    mock.always(AFTER[fault])
-    sources = source_of(way, mock), source_of(way, other, "two")
-    async with gateway(tmp_path, *sources, tenant=PAYS) as running:
-        answer = await running.post(path, {**BODY, "stream": True})
-        assert answer.status_code == 200
-        assert "[DONE]" not in answer.text
-        assert "message_stop" not in answer.text
-        assert THEIRS not in answer.text
-        if path == PATH:
-            assert events_of(answer.text)[-1]["error"]["type"] == "overloaded_error"
-        else:
-            assert data_of(answer.text)[-1]["error"]["code"] == "upstream_unavailable"
-            assert '"finish_reason":"' not in answer.text
-        assert not other.requests
-        entry = await running.entry()
-        assert (entry.state, entry.estimated) == (State.SETTLED, True)
-        assert entry.charged > 0
-
-
-@pytest.mark.parametrize(("way", "path"), WAYS)
-@streamed
-async def test_without_usage_it_is_estimated(tmp_path, mock, way: str, path: str, stream: bool):
-    mock.always(Behaviour(usage="never"))
-    async with gateway(tmp_path, source_of(way, mock), tenant=PAYS) as running:
-        assert (await running.post(path, {**BODY, "stream": stream})).status_code == 200
-        entry = await running.entry()
-        assert (entry.estimated, entry.state) == (True, State.SETTLED)
-        assert entry.usage.completion_tokens >= 4
-
-
-@pytest.mark.parametrize(("way", "path"), WAYS)
-async def test_a_caller_who_leaves_ends_the_providers_work(tmp_path, mock, way: str, path: str):
-    mock.always(Behaviour(hold=5))
-    async with gateway(tmp_path, source_of(way, mock), tenant=PAYS) as running:
-        async with running.caller(path=path, **BODY, stream=True) as caller:
-            await caller.reads(4)
-            caller.goes()
-            await mock.comes(lambda: mock.requests[0].gone)
-        entry = await running.entry()
-        assert (entry.outcome, entry.estimated) == ("disconnected", True)
-        assert entry.usage.completion_tokens >= 1
-
-
-@pytest.mark.parametrize(
-    ("reason", "sequence", "finish"),
-    [
-        ("end_turn", None, "stop"),
-        ("stop_sequence", "END", "stop"),
-        ("max_tokens", None, "length"),
-        ("model_context_window_exceeded", None, "length"),
-        ("refusal", None, "content_filter"),
-        ("pause_turn", None, "stop"),
-        ("a new one", None, "stop"),
-    ],
-)
-@streamed
-async def test_reasons_of_an_end(tmp_path, mock, reason, sequence, finish, stream: bool):
-    mock.always(Behaviour(stop_reason=reason, stop_sequence=sequence))
-    async with gateway(tmp_path, anthropic(mock), tenant=PAYS) as running:
-        answer = await running.post(CHAT, {"messages": USER, "stream": stream})
-        assert (chat_of(answer.text) if stream else told(answer.json()))["finish"] == finish
-
-
-async def test_a_provider_stands_by_a_model_of_ours(text_side, tmp_path, mock: MockProvider):
-    """One request, three forms: served, in the words of chats, and as it is."""
-    engine = ScriptedEngine(lambda _: [Failure(FailureKind.ENGINE_FAILED, "The engine died. Try again.")])
-    async with gateway(tmp_path, engine, mock, anthropic(mock), text_side=text_side, tenant=PAYS) as running:
-        mock.say(Behaviour(status=503))
-        answer = await running.post(PATH, {**BODY, "stream": True})
-        assert message_of(answer.text)["content"][0]["text"] == " w0 w1 w2 w3 w4"
-        assert [one.path for one in mock.requests] == ["/v1/chat/completions", "/v1/messages"]
-        entry = await running.entry()
-        assert [one.outcome for one in entry.attempts] == ["engine_failed", "upstream_unavailable", "ok"]

@@ -88,6 +88,7 @@ class ProviderAnswer:
             answer.blame(failure)
             raise
         finally:
+            usage.completion_tokens = reader.completion_tokens
             self._reported(reader.usage)
             answer.close()
 
