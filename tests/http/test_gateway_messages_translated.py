@@ -333,6 +333,12 @@ async def test_effort_as_thinking(tmp_path, mock, effort: Any, limit: int, think
 
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f0", "arguments": "{bad"}}
+
+
+def thought(block: Any) -> dict[str, Any]:
+    return {"messages": [*USER, {"role": "assistant", "content": "x", "thinking_blocks": [block]}, *USER]}
+
+
 IMPOSSIBLE = [
     ({"n": 2}, "n"),
     ({"logprobs": True}, "logprobs"),
@@ -360,6 +366,13 @@ IMPOSSIBLE = [
         "messages[1].tool_calls[0].function.arguments",
     ),
     ({"messages": [*USER, {"role": "function", "name": "f", "content": "x"}]}, "messages[1].role"),
+    (thought({"type": "odd"}), "messages[1].thinking_blocks[0].type"),
+    (
+        thought({"type": "thinking", "thinking": "x", "signature": 5}),
+        "messages[1].thinking_blocks[0].signature",
+    ),
+    (thought({"type": "redacted_thinking"}), "messages[1].thinking_blocks[0].data"),
+    (thought("text"), "messages[1].thinking_blocks[0]"),
 ]
 
 
