@@ -138,7 +138,7 @@ class Admission:
 
     async def _every(self, seconds: float, work: Work, trouble: str) -> None:
         while True:
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(min(seconds, REFRESH_S) if trouble in self._troubles else seconds)
             await self._do(work, trouble)
             if self._store is not None:
                 self.keys.available = time.monotonic() - self._fresh_at < STALE_S
