@@ -22,7 +22,7 @@ class FilteredDeltas:
     """The deltas of one request. Give it each as it is made, pass on what it returns.
 
     A choice in which something is found ends with `FinishReason.CONTENT_FILTER`, in front of the match;
-    the others go on. Where nothing was passed on before, or nothing is streamed, the request ends with
+    the others go on. Where no delta stands in front of that, or nothing is streamed, the request ends with
     a `Failure` (CONTENT_BLOCKED_OUTPUT). Token IDs and log probabilities wait for their text.
     """
 
@@ -51,10 +51,13 @@ class FilteredDeltas:
             if self._found is not None:
                 self._found(choice.found)
             self.blocked.add(index)
-            if not self._stream or not self._started:
+            if not self._stream or not (self._started or passed):
                 raise output_refused()
-            passed.append(ChoiceDelta(index=index, finish=FinishReason.CONTENT_FILTER))
-            passed = fold(passed)
+            part = choice.clear_part()
+            end = ChoiceDelta(index=index, finish=FinishReason.CONTENT_FILTER)
+            passed = fold([*passed, end] if part is None else [*passed, part, end])
+        elif part := choice.clear_part():
+            passed.append(part)
         self._started = self._started or bool(passed)
         return passed
 
@@ -76,7 +79,8 @@ class _Choice:
     def __init__(self, content: ContentFilter) -> None:
         self._content = content
         self._texts: dict[Key, HeldText] = {}
-        self._last: HeldText | None = None
+        self._going_on: list[HeldText] = []
+        """Those that the last delta brought."""
         self._held: list[_Held] = []
         self._late: ChoiceDelta | None = None
         """IDs and log probabilities whose text has not come yet."""
@@ -102,56 +106,59 @@ class _Choice:
         return self._let_go()
 
     def _read(self, delta: ChoiceDelta) -> list[tuple[HeldText, int]]:
-        needs: list[tuple[HeldText, int]] = []
+        """Take in what a delta brings. Texts that do not go on in it are not waited for any more."""
+        pieces: list[tuple[Key, str]] = []
         if delta.reasoning or delta.thoughts:
-            needs.append(self._goes_on(_REASONING, delta.reasoning))
+            pieces.append((_REASONING, delta.reasoning))
         if delta.text:
-            needs.append(self._goes_on(_TEXT, delta.text))
+            pieces.append((_TEXT, delta.text))
         for call in delta.tool_calls:
             if call.name:
-                needs.append(self._goes_on(("name", call.index), call.name))
+                pieces.append((("name", call.index), call.name))
             if call.arguments:
-                needs.append(self._goes_on(("arguments", call.index), call.arguments))
+                pieces.append((("arguments", call.index), call.arguments))
+        texts = [self._text(key) for key, _ in pieces]
+        if pieces:
+            for before in self._going_on:
+                if before not in texts:
+                    before.finish()
+                    self.found = self.found or before.found
+            self._going_on = texts
+        needs: list[tuple[HeldText, int]] = []
+        for text, (_, piece) in zip(texts, pieces, strict=True):
+            text.push(piece)
+            self.found = self.found or text.found
+            needs.append((text, text.length))
         return needs
 
-    def _goes_on(self, key: Key, piece: str) -> tuple[HeldText, int]:
-        """A text of the choice goes on; one before it is not waited for any more."""
+    def _text(self, key: Key) -> HeldText:
         text = self._texts.get(key)
         if text is None:
             text = self._texts[key] = HeldText(self._content.output)
-        if self._last is not text:
-            if self._last is not None:
-                self._last.finish()
-                self.found = self.found or self._last.found
-            self._last = text
-        text.push(piece)
-        self.found = self.found or text.found
-        return text, text.length
+        return text
 
     def _let_go(self) -> list[ChoiceDelta]:
-        """The deltas that are clear, and of the next one what is."""
+        """The deltas that are clear."""
         passed: list[ChoiceDelta] = []
         while self._held and self._held[0].clear:
             passed.append(self._held.pop(0).delta)
-        if self._held:
-            part = _clear_part(self._held[0])
-            if part is not None:
-                passed.append(part)
         return passed
 
-
-def _clear_part(held: _Held) -> ChoiceDelta | None:
-    """What is clear of a delta that brings one text, which is taken out of it."""
-    delta = held.delta
-    if len(held.needs) != 1 or delta.tool_calls or delta.thoughts:
-        return None
-    text, end = held.needs[0]
-    whole = delta.text or delta.reasoning
-    size = len(whole) - (end - text.clear)
-    if size <= 0:
-        return None
-    if delta.text:
-        held.delta = msgspec.structs.replace(delta, text=whole[size:])
-        return ChoiceDelta(index=delta.index, text=whole[:size])
-    held.delta = msgspec.structs.replace(delta, reasoning=whole[size:])
-    return ChoiceDelta(index=delta.index, reasoning=whole[:size])
+    def clear_part(self) -> ChoiceDelta | None:
+        """What is clear of the first delta that waits, where it brings one text; it is taken out of it."""
+        if not self._held:
+            return None
+        held = self._held[0]
+        delta = held.delta
+        if len(held.needs) != 1 or delta.tool_calls or delta.thoughts:
+            return None
+        text, end = held.needs[0]
+        whole = delta.text or delta.reasoning
+        size = len(whole) - (end - text.clear)
+        if size <= 0:
+            return None
+        if delta.text:
+            held.delta = msgspec.structs.replace(delta, text=whole[size:])
+            return ChoiceDelta(index=delta.index, text=whole[:size])
+        held.delta = msgspec.structs.replace(delta, reasoning=whole[size:])
+        return ChoiceDelta(index=delta.index, reasoning=whole[:size])

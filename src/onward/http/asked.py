@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from onward.admission.gate import Demand, counts_money
+from onward.core.content_filter import ContentFilter
 from onward.core.failure import Failure, FailureKind
 from onward.core.filtered_deltas import FilteredDeltas
 from onward.core.ids import RandomIds
@@ -184,6 +185,7 @@ class Asked:
             ],
             record=exchange.record,
             input_images=self._images,
+            content=self._content(),
         )
 
     def _translation(
@@ -209,6 +211,11 @@ class Asked:
             record=exchange.record,
             output=self._output(),
         )
+
+    def _content(self) -> ContentFilter | None:
+        """The content filter of the model, where it has patterns of output."""
+        content = self._target.model.content_filter
+        return content if content is not None and content.output else None
 
     def _output(self) -> FilteredDeltas | None:
         """What holds a translated answer against the patterns of the model; None: it has none."""

@@ -1,13 +1,20 @@
 """The answer of a provider that speaks the caller's API: its bytes, watched for usage, errors and the end."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
+from onward.core.content_filter import ContentFilter, Found, output_refused
 from onward.core.usage import Usage
 from onward.http.provider_answer import ProviderAnswer
 from onward.http.record import Record
+from onward.serve.content_filter import log_found
 from onward.serve.model import ProxiedModel
+from onward.wire.passing.filtered import FilteredWatch, check_whole
 from onward.wire.passing.kinds import Kind, Shown, Watching
 from onward.wire.passing.outgoing import Passed, outgoing
+
+_LARGE_ANSWER = 64 * 1024
+"""Bytes from which an answer is searched in a thread, so that nobody else waits for it."""
 
 
 class ProxiedAnswer(ProviderAnswer):
@@ -25,9 +32,11 @@ class ProxiedAnswer(ProviderAnswer):
         headers: list[tuple[bytes, bytes]],
         record: Record,
         input_images: int = 0,
+        content: ContentFilter | None = None,
     ) -> None:
         """`max_tokens`: what the caller's limit is replaced by; None: it passes as it is. `headers`: of the
-        caller, those that go on; `input_images`: of the request, where its usage tells them.
+        caller, those that go on; `input_images`: of the request, where its usage tells them; `content`: what
+        may not come out, where there is such.
         """
         usage = Usage(prompt_tokens=passed.likely_prompt_tokens, input_images=input_images)
         super().__init__(deployment, record, usage)
@@ -36,7 +45,12 @@ class ProxiedAnswer(ProviderAnswer):
         self._passed = passed
         self._headers = headers
         self._shown = shown
+        self._content = content
         self._watch: Watching | None = kind.watch(passed, shown) if passed.stream else None
+        if content is not None and self._watch is not None:
+            self._watch = FilteredWatch(
+                self._watch, content, kind.shape, choices=passed.prompts * passed.n, found=self._found
+            )
         limit_field = deployment.limit_field if kind.own_limit_field else "max_tokens"
         self._body = outgoing(
             passed,
@@ -63,10 +77,26 @@ class ProxiedAnswer(ProviderAnswer):
         kind, members = self._kind, self._shown.members
         answer = await self._open(self._path, self._body, self._headers)
         found = await self._read(answer, lambda body: kind.whole(body, self._passed.model, members))
-        self._piece()
         self._record.finish.extend(found.finish)
         self.usage.completion_tokens = found.completion_tokens
         self._reported(found.usage)
+        if self._content is not None:
+            await self._check(self._content, found.body)
+        self._piece()
         if members is None or kind.with_usage is None:
             return found.body
         return kind.with_usage(found.body, self.usage)
+
+    async def _check(self, content: ContentFilter, body: bytes) -> None:
+        """Raises `Failure` (CONTENT_BLOCKED_OUTPUT)."""
+        shape = self._kind.shape
+        if len(body) < _LARGE_ANSWER:
+            found = check_whole(content, shape, body)
+        else:
+            found = await asyncio.to_thread(check_whole, content, shape, body)
+        if found is not None:
+            self._found(found)
+            raise output_refused()
+
+    def _found(self, found: Found) -> None:
+        log_found(self._record.request_id, self._deployment.model.id, found)

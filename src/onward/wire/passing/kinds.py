@@ -7,6 +7,7 @@ import msgspec
 
 from onward.core.failure import Failure
 from onward.core.usage import Usage
+from onward.wire.passing.filtered import MessagesShape, OpenAiShape, Shape
 from onward.wire.passing.messages_stream import MessagesWatch
 from onward.wire.passing.messages_whole import read_whole_message
 from onward.wire.passing.outgoing import Passed
@@ -71,6 +72,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
     watch: Callable[[Passed, Shown], Watching]
     whole: Callable[[bytes, str, Collection[str] | None], WholeAnswer]
+    shape: Shape
+    """Where text stands in its events, for a model's content filter."""
     with_usage: Callable[[bytes, Usage], bytes] | None = None
     """Tells the usage of a whole answer, where only some members of it pass."""
     asks_usage: bool = False
@@ -101,13 +104,21 @@ def _whole_message(body: bytes, model: str, members: Collection[str] | None) -> 
 
 
 KINDS: Final = {
-    "completions": Kind(watch=_openai, whole=read_whole, with_usage=with_usage, asks_usage=True),
+    "completions": Kind(
+        watch=_openai, whole=read_whole, shape=OpenAiShape(), with_usage=with_usage, asks_usage=True
+    ),
     "chat": Kind(
-        watch=_openai, whole=read_whole, with_usage=with_usage, asks_usage=True, own_limit_field=True
+        watch=_openai,
+        whole=read_whole,
+        shape=OpenAiShape(),
+        with_usage=with_usage,
+        asks_usage=True,
+        own_limit_field=True,
     ),
     "messages": Kind(
         watch=_messages,
         whole=_whole_message,
+        shape=MessagesShape(),
         headers=frozenset({b"anthropic-version", b"anthropic-beta"}),
     ),
 }
