@@ -2,12 +2,16 @@
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
+from onward.rendering.families import registry
+from onward.rendering.families.native import NativeRenderer
 from tests.api import Api
 from tests.conftest import MODEL_SOURCE, RunningServer, start_server
+from tests.unit.rendering.families import oracle
 
 CONTEXT = 512
 REPO = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -51,3 +55,11 @@ async def tinker(tinker_url: str) -> AsyncIterator[Api]:
     """A caller of the tinker mount, who names the model by its public repository."""
     async with httpx.AsyncClient(base_url=f"{tinker_url}/", timeout=120) as client:
         yield Api(client, REPO)
+
+
+@pytest.fixture(scope="session")
+def seeing(official: Path) -> SimpleNamespace:
+    """The text side of a model that takes images."""
+    tokenizer = oracle.tokenizer_of(official / "qwen3.5")[0]
+    renderer = NativeRenderer(registry.BY_NAME["qwen3.5"], tokenizer)
+    return SimpleNamespace(tokenizer=tokenizer, renderer=renderer, context_length=8192)

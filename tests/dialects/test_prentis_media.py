@@ -1,22 +1,17 @@
 """Images under `prentis` (P-10): counted in `usage`, whoever runs the model."""
 
 from collections.abc import Iterator
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from onward.core.image import ImageSpan
 from onward.engines.scripted import ScriptedEngine
-from onward.rendering.families import registry
-from onward.rendering.families.native import NativeRenderer
 from tests.dialects import prentis_page as page
 from tests.http.gateway import MODEL, Gateway, gateway
 from tests.http.messages import anthropic
 from tests.mock_provider import MockProvider
 from tests.pictures import data_url, picture
-from tests.unit.rendering.families import oracle
 
 PATH = "/prentis/v1/chat/completions"
 MOUNTS = {"openai": "/v1", "prentis": "/prentis/v1"}
@@ -34,14 +29,6 @@ streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "strea
 def mock() -> Iterator[MockProvider]:
     with MockProvider() as provider:
         yield provider
-
-
-@pytest.fixture(scope="module")
-def seeing(official: Path) -> Any:
-    """The text side of a model that takes images."""
-    tokenizer = oracle.tokenizer_of(official / "qwen3.5")[0]
-    renderer = NativeRenderer(registry.BY_NAME["qwen3.5"], tokenizer)
-    return SimpleNamespace(tokenizer=tokenizer, renderer=renderer, context_length=8192)
 
 
 async def usage_of(running: Gateway, *, stream: bool, path: str = PATH, **body: Any) -> dict[str, Any]:
