@@ -1,5 +1,6 @@
 """The `prentis` dialect from end to end: models of ours and of providers answer alike."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -501,3 +502,28 @@ async def test_models_and_keys(ours: Ours):
         page.completion(answer)
     answer = await client.get("/prentis/v1/models")
     assert (answer.status_code, page.error(answer)["code"]) == (401, "INVALID_API_KEY")
+
+
+@pytest.mark.covers("P-7", "P-9")
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        ("GET /prentis/v1/models HTTP/1.1\r\nhost: x\r\nhost: y\r\n\r\n", 400),
+        (f"GET /prentis/v1/models HTTP/1.1\r\nhost: x\r\nx: {'y' * 70_000}\r\n\r\n", 431),
+        ("BREW /prentis/v1/models HTTP/1.1\r\nhost: x\r\n\r\n", 501),
+        ("POST /prentis/v1/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip\r\n\r\n", 400),
+    ],
+    ids=["two hosts", "a large header", "a method", "a coding"],
+)
+async def test_what_is_no_request_is_answered_in_the_pages_shape(proxied: Gateway, head: str, status: int):
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxied.port)
+    writer.write(head.encode())
+    async with asyncio.timeout(10):
+        text = (await reader.read(-1)).decode()
+    writer.close()
+    top, _, body = text.partition("\r\n\r\n")
+    assert top.startswith(f"HTTP/1.1 {status} ")
+    assert "x-request-id: " in top.lower()
+    assert "x-config-version" not in top.lower()
+    page.ERROR.validate(json.loads(body))
+    assert json.loads(body)["error"]["code"] == "INVALID_REQUEST"
