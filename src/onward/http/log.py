@@ -4,10 +4,12 @@ Lines are handed to a thread in batches: a terminal or a pipe that nobody reads 
 event loop. When too much waits, lines are dropped and their number is told.
 """
 
+import itertools
 import logging
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -26,9 +28,9 @@ class LogWriter:
 
     def __init__(self, descriptor: int = 2) -> None:
         self._descriptor = descriptor
-        self._lines: list[bytes] = []
-        self._dropped = 0
-        self._lock = threading.Lock()
+        self._lines: deque[bytes] = deque()
+        self._dropped = itertools.count()
+        self._told = 0
         self._due = threading.Event()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
@@ -36,13 +38,12 @@ class LogWriter:
 
     def write(self, line: bytes) -> None:
         """Write one line, without its newline, soon."""
-        with self._lock:
-            if len(self._lines) >= _WAITING_LINES:
-                self._dropped += 1
-                return
-            self._lines.append(line)
-            first = len(self._lines) == 1
-        if first:
+        lines = self._lines
+        if len(lines) >= _WAITING_LINES:
+            next(self._dropped)
+            return
+        lines.append(line)
+        if len(lines) == 1:  # with more the thread is due, or has not come to its last one
             self._due.set()
 
     def close(self, within_s: float = 1.0) -> None:
@@ -52,20 +53,32 @@ class LogWriter:
         self._thread.join(within_s)
 
     def _run(self) -> None:
+        waiting = self._lines
         while True:
             self._due.wait()
             self._due.clear()
             if not self._closed:
                 time.sleep(_BATCH_S)
-            with self._lock:
-                lines, self._lines = self._lines, []
-                dropped, self._dropped = self._dropped, 0
+            lines: list[bytes] = []
+            while waiting:
+                lines.append(waiting.popleft())
+                if len(lines) == _WAITING_LINES:
+                    self._write_all(b"\n".join(lines) + b"\n")
+                    lines.clear()
+            dropped = self._count_dropped()
             if dropped:
                 lines.append(b"onward: %d log lines were dropped: stderr is not read fast enough" % dropped)
             if lines:
                 self._write_all(b"\n".join(lines) + b"\n")
             if self._closed:
                 return
+
+    def _count_dropped(self) -> int:
+        """How many since the last time. Looking takes a number too: one more is told of."""
+        taken = next(self._dropped)
+        dropped = taken - self._told
+        self._told = taken + 1
+        return dropped
 
     def _write_all(self, data: bytes) -> None:
         try:
@@ -135,24 +148,22 @@ def _json_line(record: Record, at: float, ended: float) -> bytes:
 
 def _text_line(record: Record, at: float, ended: float) -> bytes:
     """The same fields as in JSON, in the same order. Written for speed: it is done for every request."""
-    started, first, quote = record.started, record.first_piece, _quoted
+    started, first, usage, quote = record.started, record.first_piece, record.usage, _quoted
+    second = int(at)
+    label = f" client_request_id={_quote(record.label)}" if record.label is not None else ""
+    key = f" key={quote(record.key)}" if record.key is not None else ""
+    model = f" model={quote(record.model)}" if record.model is not None else ""
     line = (
-        f"{_stamp(at)} {record.status} {record.method} {quote(record.path[:200])[1:-1]}"
-        f" request_id={quote(record.request_id)}"
+        f"{_second(second)}.{int((at - second) * 1000):03d}Z {record.status} {record.method}"
+        f' {quote(record.path[:200])[1:-1]} request_id="{record.request_id}"{label}'
+        f" duration_ms={(ended - started) * 1000:.2f}{key}{model}"
     )
-    if record.label is not None:
-        line += f" client_request_id={quote(record.label)}"
-    line += f" duration_ms={round((ended - started) * 1000, 2)}"
-    if record.key is not None:
-        line += f" key={quote(record.key)}"
-    if record.model is not None:
-        line += f" model={quote(record.model)}"
     if record.stream:
         line += " stream=true"
     if record.user:
-        line += f" user={quote(record.user[:200])}"
+        line += f" user={_quote(record.user[:200])}"
     if first is not None:
-        line += f" ttft_ms={round((first - started) * 1000, 2)}"
+        line += f" ttft_ms={(first - started) * 1000:.2f}"
     if record.finish:
         line += f" finish={_encode(record.finish).decode()}"
     if record.failure is not None:
@@ -160,8 +171,7 @@ def _text_line(record: Record, at: float, ended: float) -> bytes:
     if record.disconnected:
         line += " disconnected=true"
     if record.repeats is not None:
-        line += f" repeats={quote(record.repeats)}"
-    usage = record.usage
+        line += f" repeats={_quote(record.repeats)}"
     if usage is not None:
         line += (
             f" prompt_tokens={usage.prompt_tokens} completion_tokens={usage.completion_tokens}"
@@ -170,11 +180,15 @@ def _text_line(record: Record, at: float, ended: float) -> bytes:
     return line.encode()
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """A JSON string."""
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return _encode(text).decode()
+
+
+_quoted = lru_cache(maxsize=512)(_quote)
+"""For what comes again and again: paths, names of models and keys."""
 
 
 def _milliseconds(start: float, end: float | None) -> float | None:

@@ -9,6 +9,7 @@ never what a caller wrote: their number is bounded.
 import asyncio
 import logging
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -59,6 +60,33 @@ class _Engines:
             gauges["cached"].add_metric([name], status.cached_prefixes)
             gauges["restarts"].add_metric([name], status.restarts)
         return gauges.values()
+
+
+class _Times:
+    """Observations of a histogram that were not handed on yet, by its buckets."""
+
+    __slots__ = ("_bounds", "_counts", "_histogram", "_sum")
+
+    def __init__(self, histogram: Histogram, bounds: tuple[float, ...]) -> None:
+        self._histogram = histogram
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def add(self, value: float) -> None:
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def hand_on(self) -> None:
+        """The library takes observations one by one only: so into its buckets, as its `observe` does."""
+        histogram = self._histogram
+        for number, count in enumerate(self._counts):
+            if count:
+                histogram._buckets[number].inc(count)  # noqa: SLF001
+                self._counts[number] = 0
+        if self._sum:
+            histogram._sum.inc(self._sum)  # noqa: SLF001
+            self._sum = 0.0
 
 
 class Metrics:
@@ -116,20 +144,22 @@ class Metrics:
         )
         self._answered: dict[tuple[str, str, int], int] = {}
         self._used: dict[str, list[int]] = {}
-        self._times: dict[str, tuple[Histogram, Histogram]] = {}
+        self._times: dict[str, tuple[_Times, _Times]] = {}
         self._running = 0
         self._changed = False
 
     def began(self) -> None:
         self._running += 1
-        self._soon()
+        if not self._changed:
+            self._soon()
 
     def ended(self, record: Record) -> None:
         """Count one finished request. Sums are kept here and handed on ten times a second: a counter of the
         library takes a lock and a look-up for each step.
         """
         self._running -= 1
-        self._soon()
+        if not self._changed:
+            self._soon()
         model = record.model or "none"
         key = (model, record.surface or "none", record.status)
         self._answered[key] = self._answered.get(key, 0) + 1
@@ -144,10 +174,11 @@ class Metrics:
         used[2] += usage.cached_tokens
         times = self._times.get(model)
         if times is None:
-            times = self._times[model] = (self._first.labels(model), self._each.labels(model))
-        times[0].observe(first - record.started)
+            first_times, each_times = self._first.labels(model), self._each.labels(model)
+            times = self._times[model] = (_Times(first_times, _FIRST), _Times(each_times, _EACH))
+        times[0].add(first - record.started)
         if last is not None and last > first and usage.completion_tokens > 1:
-            times[1].observe((last - first) / (usage.completion_tokens - 1))
+            times[1].add((last - first) / (usage.completion_tokens - 1))
 
     def rests(self, deployment: str, seconds: float | None) -> None:
         """A deployment rests for so long, None: it rests no more. The log is told too: it is rare."""
@@ -162,9 +193,8 @@ class Metrics:
         self._resting_replicas.labels(provider, replica).set(seconds is not None)
 
     def _soon(self) -> None:
-        if not self._changed:
-            self._changed = True
-            asyncio.get_running_loop().call_later(_HAND_ON_S, self.hand_on)
+        self._changed = True
+        asyncio.get_running_loop().call_later(_HAND_ON_S, self.hand_on)
 
     def hand_on(self) -> None:
         """Give the library what was counted since the last time, so that every process can be read."""
@@ -178,6 +208,9 @@ class Metrics:
         for model, counts in used.items():
             for kind, count in zip(("prompt", "completion", "cached"), counts, strict=True):
                 self._tokens[kind].labels(model).inc(count)
+        for times in self._times.values():
+            for one in times:
+                one.hand_on()
 
     def text(self) -> bytes:
         """The exposition format. Reads files where several processes count."""
