@@ -269,6 +269,7 @@ ROWS = [
         param="prompt",
     ),
     Row("CONTENT_BLOCKED_OUTPUT", 400, REQUEST, asked(says_a_secret, "a_word_made")),
+    Row("CONTENT_BLOCKED_OUTPUT", 400, REQUEST, asked(filtered(block_output=["w0"]), "a_word_passed")),
 ]
 streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
