@@ -198,6 +198,33 @@ def test_engines_come_stay_and_go(gguf, tmp_path, workers: int):
         assert server.stop() == 0
 
 
+def test_an_engine_that_was_given_up_is_tried_again(gguf, tmp_path):
+    """With the same config: what was wrong with its file may be put right."""
+    kept = EMBEDDED.format(id="kept", name="one", source=gguf, length=256)
+    file = tmp_path / "half.gguf"
+    whole = Path(gguf).read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    with running(tmp_path, config=kept) as server:
+        other = EMBEDDED.format(id="other", name="two", source=file, length=256)
+        config_path(tmp_path).write_text(kept + other)
+        url = f"{server.base_url}/admin/v1/config/reload"
+        assert httpx.post(url, headers=ADMIN, timeout=60, verify=False).json()["added"] == ["models.other"]
+        until(lambda: complete(server, model="other").json().get("error", {}).get("code") == "engine_failed")
+        file.write_bytes(whole)
+        told = httpx.post(url, headers=ADMIN, timeout=60, verify=False).json()
+        assert told["added"] == told["changed"] == []
+        until(lambda: complete(server, model="other").status_code == 200)
+        [one, _] = named(server.process.pid, "onward.engines.llama")
+        slower = kept.replace("threads = 1", "threads = 2")
+        config_path(tmp_path).write_text(slower)
+        told = httpx.post(url, headers=ADMIN, timeout=60, verify=False).json()
+        assert (told["changed"], told["removed"]) == (["models.kept"], ["models.other"])
+        until(lambda: complete(server, model="kept").status_code == 200)
+        until(lambda: len(named(server.process.pid, "onward.engines.llama")) == 1)
+        assert named(server.process.pid, "onward.engines.llama") != [one]
+        assert server.stop() == 0
+
+
 async def test_a_real_engine_under_load_does_not_notice(gguf, tmp_path):
     """Reloads that leave it alone: nobody fails, and what it has cached stays cached."""
     server_part = "[server]\nworkers = 2\n"

@@ -22,6 +22,11 @@ class _Engine:
         self.process = EngineProcess(settings, socket)
         self.started = False
 
+    @property
+    def failed(self) -> bool:
+        """Whether it was given up: its file may have been put right since."""
+        return self.process.state is EngineState.FAILED
+
 
 class Engines:
     """Starts, watches and stops them. Their sockets lie in a folder that nobody else can enter.
@@ -62,7 +67,7 @@ class Engines:
     def _engine(self, name: str, settings: LlamaSettings) -> _Engine:
         for plan in self._plans.values():
             known = plan.get(name)
-            if known is not None and known.settings == settings:
+            if known is not None and known.settings == settings and not known.failed:
                 return known
         # Numbered, as a Unix socket's path has little room and a name may be long.
         return _Engine(settings, str(self._folder / f"engine{next(self._numbers)}.sock"))
@@ -73,6 +78,10 @@ class Engines:
             if not engine.started:
                 engine.started = True
                 await engine.process.start()
+
+    def failed(self, number: int) -> bool:
+        """Whether one of a plan was given up."""
+        return any(engine.failed for engine in self._plans[number].values())
 
     async def ready(self, number: int) -> None:
         """Return once all of a plan can answer. Raises `ServeError` if one never will."""

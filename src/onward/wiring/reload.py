@@ -130,7 +130,7 @@ class Reloads:
             before = self._plan.config
             config = await asyncio.to_thread(self._read)
             change = change_of(before, config)
-            if change:
+            if change or self._engines.failed(self._plan.number):
                 await self._take_up(config)
             logger.info("config %s is in force: %s", config.version, _told(change))
             return {
