@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import socket
@@ -115,6 +116,7 @@ def config_of(mock: MockProvider, **changes: str) -> str:
 
 @contextlib.asynccontextmanager
 async def reloadable(folder: Path, mock: MockProvider) -> AsyncIterator[Reloadable]:
+    collected = gc.get_threshold()
     path = folder / "onward.toml"
     path.write_text(config_of(mock))
     config = settings.load(path)
@@ -159,6 +161,8 @@ async def reloadable(folder: Path, mock: MockProvider) -> AsyncIterator[Reloadab
         listening.close()
         writer.close()
         descriptor.close()
+        gc.unfreeze()
+        gc.set_threshold(*collected)
 
 
 @pytest.fixture

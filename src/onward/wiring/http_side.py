@@ -25,9 +25,8 @@ from onward.wiring.plan import Plan
 from onward.wiring.providers import policy_of, provider_of
 from onward.wiring.text_side import TextSide
 
-
 _NEW_OBJECTS = 20_000
-"""As many more are made than are let go, until garbage is looked for: requests at once have some hundred each."""
+"""So many more are made than let go until garbage is looked for: each running request has some hundred."""
 
 
 class _Provider(msgspec.Struct, frozen=True, eq=False):
@@ -184,7 +183,10 @@ class HttpSide:
         await old.built.app.work.over()
         self._live.remove(old)
         await self._close(old)
-        await self._over(old.plan.number)
+        number = old.plan.number
+        del old
+        _collect_seldom()
+        await self._over(number)
 
     async def _close(self, serving: _Serving) -> None:
         """Close its connections but those that others use too."""
@@ -204,6 +206,7 @@ def _collect_seldom() -> None:
     By default it walks over everything that some dozen running requests have made, again and again, at a
     sixth of what a request costs. What lives as long as the process is not walked over at all.
     """
+    gc.unfreeze()
     gc.collect()
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS, 20, 20)
