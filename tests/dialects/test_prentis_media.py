@@ -59,3 +59,28 @@ async def test_images_are_counted(tmp_path, mock, seeing, who: str, stream: bool
         entries = await running.ended(3)
         assert [entry.usage.input_images for entry in entries] == [0, 0, 0]
         assert entries[0].usage.prompt_tokens == usage["prompt_tokens"]
+
+
+@pytest.mark.covers("P-9")
+@streamed
+@pytest.mark.parametrize("who", ["engine", "provider", "anthropic"])
+async def test_an_image_of_too_many_bytes_is_refused(tmp_path, mock, seeing, who: str, stream: bool):
+    engine = ScriptedEngine([5], image=ImageSpan(tokens=9))
+    source = {"engine": engine, "provider": mock, "anthropic": anthropic(mock)}[who]
+    large = {"type": "image_url", "image_url": {"url": data_url(bytes(21 << 20), "image/png")}}
+    messages = [{"role": "user", "content": [{"type": "text", "text": "what is"}, large]}]
+    async with gateway(
+        tmp_path,
+        source,
+        text_side=seeing,
+        model={"capabilities": ["completions", "chat", "images"]},
+        tenant=PAYS,
+        mounts=MOUNTS,
+        server={"max_body_bytes": 64 << 20},
+    ) as running:
+        answer = await running.post(PATH, {"messages": messages, "stream": stream})
+        error = page.error(answer)
+        assert (answer.status_code, error["code"]) == (413, "MEDIA_TOO_LARGE")
+        assert error["param"] == "messages[0].content[1].image_url.url"
+        assert mock.requests == []
+        assert await running.entries() == []

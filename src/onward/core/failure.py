@@ -91,6 +91,16 @@ def invalid(param: str | None, message: str) -> Failure:
     return Failure(FailureKind.INVALID_REQUEST, message, param=param)
 
 
+def media_unsupported(param: str, message: str) -> Failure:
+    """The failure of an image, or of what is sent as one, that the model does not take."""
+    return Failure(FailureKind.MEDIA_UNSUPPORTED, message, param=param)
+
+
+def media_too_large(param: str, message: str) -> Failure:
+    """The failure of too large an image, or of one too many."""
+    return Failure(FailureKind.MEDIA_TOO_LARGE, message, param=param)
+
+
 def excerpt(value: object, limit: int = 100) -> str:
     """`value` as it may stand in a message: at most `limit` characters of it."""
     text = value if isinstance(value, str) else repr(value)

@@ -12,10 +12,12 @@ class RemoteImageError(Exception):
     what does not answer read the same.
     """
 
-    def __init__(self, message: str, address: str = "") -> None:
+    def __init__(self, message: str, address: str = "", *, too_large: bool = False) -> None:
         super().__init__(message)
         self.address = address
         """Which of several it is."""
+        self.too_large = too_large
+        """Whether it is had, and is too much: too many bytes, or one image too many."""
 
 
 class RemoteImages(Protocol):

@@ -8,7 +8,7 @@ import binascii
 import re
 from typing import Any, Final, cast
 
-from onward.core.failure import excerpt, invalid
+from onward.core.failure import excerpt, invalid, media_too_large, media_unsupported
 from onward.core.request import ImagePart, PromptPart, TokensPart
 from onward.dialects.prompts import checked_ids
 from onward.dialects.schema import Dialect
@@ -85,13 +85,17 @@ def _check_data(kind: Images, url: str, path: str) -> None:
     if head is None or not head[2].lower().endswith(";base64"):
         raise invalid(path, f"'{path}' must be a base64 data URL, such as data:image/png;base64,….")
     if head[1].lower() not in kind.types:
-        raise invalid(path, f"'{path}' must be one of {', '.join(kind.types)}, not '{excerpt(head[1], 40)}'.")
+        raise media_unsupported(
+            path, f"'{path}' must be one of {', '.join(kind.types)}, not '{excerpt(head[1], 40)}'."
+        )
     size = (len(url) - head.end()) * 3 // 4
     if size > kind.longest:
-        raise invalid(path, f"'{path}' is an image of {size} bytes; at most {kind.longest} are taken.")
+        raise media_too_large(
+            path, f"'{path}' is an image of {size} bytes; at most {kind.longest} are taken."
+        )
     try:
         data = binascii.a2b_base64(url[head.end() :], strict_mode=True)
     except ValueError:
         raise invalid(path, f"'{path}' holds no well-formed base64.") from None
     if not data:
-        raise invalid(path, f"'{path}' holds no image at all.")
+        raise media_unsupported(path, f"'{path}' holds no image at all.")

@@ -8,6 +8,7 @@ import msgspec
 
 from onward.core.failure import FailureKind as Kind
 from onward.dialects.fields import (
+    LARGEST_IMAGE,
     MODEL,
     MOST_MESSAGES,
     MOST_TOKENS,
@@ -198,6 +199,7 @@ PRENTIS: Final = Dialect(
         final=frozenset({Kind.INVALID_REQUEST}),
         translates=True,
         members=frozenset({"id", "object", "created", "model", "choices"}),
+        largest_image=LARGEST_IMAGE,
     ),
     headers=(
         Header(name="x-request-id", value=HeaderValue.REQUEST_ID),

@@ -204,6 +204,8 @@ class Passing(msgspec.Struct, frozen=True, kw_only=True):
     members: frozenset[str] | None = None
     """Top-level members of a provider's answers and events that pass, so that none names the provider
     (P-5); `usage` is not among them: it is told as we count it. None: all pass, as they came."""
+    largest_image: int | None = None
+    """Bytes of an image that goes on to a provider; None: that is for the provider to judge."""
 
 
 class Auth(StrEnum):

@@ -28,6 +28,7 @@ from onward.serve.model import Deployment, ProxiedModel, ServedModel
 from onward.wire.chat import ChatEncoder
 from onward.wire.completions import CompletionEncoder
 from onward.wire.messages import MessagesEncoder
+from onward.wire.passing.image_size import check_images
 from onward.wire.passing.kinds import KINDS, Shown
 from onward.wire.passing.outgoing import Passed, read_passed
 from onward.wire.passing.prompt_size import image_count
@@ -258,6 +259,8 @@ class Asked:
         if deployment.model.content_filter is not None:
             require_text(self._target, self._body)
         if self._passed is None:
+            if dialect.passing.largest_image is not None:
+                check_images(self._body, dialect.passing.largest_image)
             if len(self._raw) < LARGE_BODY:
                 self._passed = read_passed(rules, self._body, self._raw)
             else:

@@ -5,7 +5,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from onward.core.failure import Failure, invalid
+from onward.core.failure import Failure, media_unsupported
 from onward.core.request import ImagePart, Message, TextPart, ToolCall
 
 _REASONING_KEYS: Final = ("reasoning_content", "reasoning", "thinking")
@@ -62,7 +62,7 @@ def _content(place: int, message: Message, shape: Shape) -> Any:
 
 def no_images(param: str) -> Failure:
     """The failure of an image sent to a model that takes none."""
-    return invalid(param, f"'{param}' is an image; this model takes no images: send text alone.")
+    return media_unsupported(param, f"'{param}' is an image; this model takes no images: send text alone.")
 
 
 def _texts(place: int, parts: list[TextPart | ImagePart]) -> list[str]:

@@ -18,6 +18,10 @@ class ImageError(ValueError):
     """Bytes that are no picture we take. The message goes on from a name: "is cut short"."""
 
 
+class ImageTooLargeError(ImageError):
+    """A picture that we could read, were it smaller."""
+
+
 class Header(msgspec.Struct, frozen=True):
     """What a picture says of itself."""
 

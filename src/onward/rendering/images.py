@@ -13,7 +13,7 @@ import PIL.Image
 from PIL import ImageOps
 
 from onward.core.image import Image
-from onward.rendering.image_header import Header, ImageError, read_header
+from onward.rendering.image_header import Header, ImageError, ImageTooLargeError, read_header
 
 MOST_PIXELS: Final = 4096 * 4096
 """Of one picture: a photo of a phone has 12 million."""
@@ -70,12 +70,12 @@ def _check_size(width: int, height: int) -> None:
     if width < 1 or height < 1:
         raise ImageError(f"is an image of {width} x {height} pixels: it shows nothing")
     if width * height > MOST_PIXELS:
-        raise ImageError(
+        raise ImageTooLargeError(
             f"is an image of {width} x {height} pixels; at most {MOST_PIXELS} in all are taken: scale it down"
         )
     longer, shorter = max(width, height), min(width, height)
     if longer > LONGEST_SIDE or longer > MOST_STRETCHED * shorter:
-        raise ImageError(
+        raise ImageTooLargeError(
             f"is an image of {width} x {height} pixels; a side may have {LONGEST_SIDE}, and "
             f"{MOST_STRETCHED} times those of the other"
         )
@@ -90,7 +90,7 @@ def _decoded(data: bytes, header: Header) -> Image:
     except ImageError:
         raise
     except MemoryError:
-        raise ImageError("is an image that there is no memory for") from None
+        raise ImageTooLargeError("is an image that there is no memory for") from None
     except Exception as error:
         raise ImageError(f"is no valid {header.kind} image, or it is cut short") from error
     return Image(picture.width, picture.height, picture.tobytes())

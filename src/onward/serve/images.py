@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from onward.core.failure import Failure, FailureKind, invalid
+from onward.core.failure import Failure, FailureKind, invalid, media_too_large, media_unsupported
 from onward.core.image import Image, ImageSpan, PlacedImage
 from onward.core.remote_image import RemoteImageError
 from onward.core.request import ImagePart
-from onward.rendering.image_header import ImageError
+from onward.rendering.image_header import ImageError, ImageTooLargeError
 from onward.rendering.images import decode, decode_url
 from onward.serve.model import ServedModel
 
@@ -107,7 +107,9 @@ async def place_images(
 def require_images(served: ServedModel, param: str) -> None:
     """Refuse an image of a model that takes none."""
     if "images" not in served.model.capabilities:
-        raise invalid(param, f"'{param}' is an image, and '{served.model.id}' takes none: leave it out.")
+        raise media_unsupported(
+            param, f"'{param}' is an image, and '{served.model.id}' takes none: leave it out."
+        )
 
 
 @asynccontextmanager
@@ -119,16 +121,18 @@ async def _fetched(served: ServedModel, sent: Sequence[SentImage]) -> AsyncGener
         return
     if served.remote_images is None:
         param = remote[0].where
-        raise invalid(
-            param,
+        raise Failure(
+            FailureKind.MEDIA_FETCH_FAILED,
             f"'{param}' is an address, and none is fetched here: send the image as a base64 data URL.",
+            param=param,
         )
     try:
         async with served.remote_images.fetched([one.part.url for one in remote]) as fetched:
             yield fetched
     except RemoteImageError as error:
         param = next((one.where for one in remote if one.part.url == error.address), remote[0].where)
-        raise invalid(param, f"'{param}' {error}.") from None
+        kind = FailureKind.MEDIA_TOO_LARGE if error.too_large else FailureKind.MEDIA_FETCH_FAILED
+        raise Failure(kind, f"'{param}' {error}.", param=param) from None
 
 
 async def _decoded(one: SentImage, fetched: Mapping[str, bytes], before: int) -> Image:
@@ -138,10 +142,12 @@ async def _decoded(one: SentImage, fetched: Mapping[str, bytes], before: int) ->
             image = await loop.run_in_executor(_decoders, decode, fetched[one.part.url])
         else:
             image = await loop.run_in_executor(_decoders, decode_url, one.part.url)
+    except ImageTooLargeError as error:
+        raise media_too_large(param, f"'{param}' {error}.") from None
     except ImageError as error:
-        raise invalid(param, f"'{param}' {error}.") from None
+        raise media_unsupported(param, f"'{param}' {error}.") from None
     if before + len(image.rgb) > MOST_BYTES:
-        raise invalid(
+        raise media_too_large(
             param,
             f"The images up to '{param}' have more than {MOST_BYTES // 3} pixels together: scale them down.",
         )

@@ -51,7 +51,8 @@ class Bytes:
         self._left -= count
         if self._left < 0:
             raise RemoteImageError(
-                f"is fetched with others that have more than {self.together} bytes together: send fewer"
+                f"is fetched with others that have more than {self.together} bytes together: send fewer",
+                too_large=True,
             )
 
 
@@ -171,7 +172,7 @@ async def _body(response: httpx.Response, room: Bytes) -> bytes:
             if large := len(read) > room.each:
                 break
     if large:
-        raise RemoteImageError(f"is an image of more than {room.each} bytes: scale it down")
+        raise RemoteImageError(f"is an image of more than {room.each} bytes: scale it down", too_large=True)
     return bytes(read)
 
 

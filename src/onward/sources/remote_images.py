@@ -35,6 +35,7 @@ class GuardedImages:
             raise RemoteImageError(
                 f"is one address too many: at most {self._most} images are fetched for a request",
                 different[self._most],
+                too_large=True,
             )
         await self._enter()
         try:

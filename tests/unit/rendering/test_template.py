@@ -205,7 +205,7 @@ def test_parts_are_joined_for_templates_that_want_text_and_kept_for_those_that_w
 
 def test_an_image_is_refused_by_name():
     failure = refused(CHATML, user("a"), user([TextPart("a"), ImagePart("data:image/png;base64,AA==")]))
-    assert failure.kind is FailureKind.INVALID_REQUEST
+    assert failure.kind is FailureKind.MEDIA_UNSUPPORTED
     assert failure.param == "messages[1].content[1]"
     assert "takes no images" in failure.message
 

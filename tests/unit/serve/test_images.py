@@ -107,26 +107,26 @@ async def test_an_image_without_the_renderers_tokens(tokenizer, parts, param: st
 @pytest.mark.covers("TC-10")
 async def test_a_model_that_takes_none(tokenizer):
     failure = await refused(served(tokenizer, takes=False), chunks([5], url(png(20_000, 20_000, b"")), [6]))
-    assert failure.param == "prompt_chunks[1]"
+    assert (failure.kind, failure.param) == (FailureKind.MEDIA_UNSUPPORTED, "prompt_chunks[1]")
     assert "takes none" in failure.message
 
 
 @pytest.mark.fault("D21")
 @pytest.mark.parametrize(
-    "part",
+    ("part", "kind"),
     [
-        url(b"hello"),
-        url(b"<svg/>"),
-        url(RED[: len(RED) // 2]),
-        url(png(0, 0)),
-        url(picture("JPEG")),
-        url(png(20_000, 20_000, b"")),
+        (url(b"hello"), FailureKind.MEDIA_UNSUPPORTED),
+        (url(b"<svg/>"), FailureKind.MEDIA_UNSUPPORTED),
+        (url(RED[: len(RED) // 2]), FailureKind.MEDIA_UNSUPPORTED),
+        (url(png(0, 0)), FailureKind.MEDIA_UNSUPPORTED),
+        (url(picture("JPEG")), FailureKind.MEDIA_UNSUPPORTED),
+        (url(png(20_000, 20_000, b"")), FailureKind.MEDIA_TOO_LARGE),
     ],
     ids=["text", "svg", "half", "0 x 0", "wrong type", "bomb"],
 )
-async def test_bad_images_are_refused_by_name(tokenizer, part: ImagePart):
+async def test_bad_images_are_refused_by_name(tokenizer, part: ImagePart, kind: FailureKind):
     failure = await refused(served(tokenizer), chunks([11, 12], part, [13]))
-    assert (failure.kind, failure.param) == (FailureKind.INVALID_REQUEST, "prompt_chunks[1].image_url")
+    assert (failure.kind, failure.param) == (kind, "prompt_chunks[1].image_url")
     assert "prompt_chunks[1].image_url" in failure.message
 
 
@@ -134,7 +134,8 @@ async def test_bad_images_are_refused_by_name(tokenizer, part: ImagePart):
 @pytest.mark.parametrize("address", ["http://169.254.169.254/latest/meta-data", "https://example.com/a.png"])
 async def test_where_nothing_fetches_an_address_is_refused(tokenizer, address: str):
     failure = await refused(served(tokenizer), chunks([11, 12], ImagePart(address), [13]))
-    assert (failure.kind, failure.param) == (FailureKind.INVALID_REQUEST, "prompt_chunks[1].image_url.url")
+    assert failure.kind is FailureKind.MEDIA_FETCH_FAILED
+    assert failure.param == "prompt_chunks[1].image_url.url"
     assert "none is fetched here" in failure.message
 
 
@@ -158,20 +159,20 @@ async def test_nothing_is_fetched_where_nothing_is_an_address(tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("address", "says"),
+    ("address", "says", "kind"),
     [
-        ("http://nowhere", "' is not there."),
-        ("http://text", "' is no PNG, JPEG, GIF or WebP image."),
-        ("http://half", "' is no valid PNG image, or it is cut short."),
-        ("http://bomb", "' is an image of 20000 x 20000 pixels"),
-        ("http://svg", "' is no PNG"),
+        ("http://nowhere", "' is not there.", FailureKind.MEDIA_FETCH_FAILED),
+        ("http://text", "' is no PNG, JPEG, GIF or WebP image.", FailureKind.MEDIA_UNSUPPORTED),
+        ("http://half", "' is no valid PNG image, or it is cut short.", FailureKind.MEDIA_UNSUPPORTED),
+        ("http://bomb", "' is an image of 20000 x 20000 pixels", FailureKind.MEDIA_TOO_LARGE),
+        ("http://svg", "' is no PNG", FailureKind.MEDIA_UNSUPPORTED),
     ],
 )
-async def test_images_at_addresses_are_refused_by_name(tokenizer, address: str, says: str):
+async def test_images_at_addresses_are_refused_by_name(tokenizer, address: str, says: str, kind: FailureKind):
     web = Web(red=RED, text=b"hello", half=RED[: len(RED) // 2], bomb=png(20_000, 20_000, b""), svg=b"<svg/>")
     parts = [[11, 12], ImagePart("http://red"), [13, 11, 12], ImagePart(address), [13]]
     failure = await refused(served(tokenizer, web=web), chunks(*parts))
-    assert (failure.kind, failure.param) == (FailureKind.INVALID_REQUEST, "prompt_chunks[3].image_url.url")
+    assert (failure.kind, failure.param) == (kind, "prompt_chunks[3].image_url.url")
     assert f"'prompt_chunks[3].image_url.url{says}" in failure.message
 
 
@@ -191,7 +192,7 @@ async def test_the_images_of_a_request_and_of_all_are_bounded(tokenizer, monkeyp
     monkeypatch.setattr(images, "MOST_BYTES", one + 1)
     two = chunks([11, 12], url(), [13, 11, 12], url(), [13], max_tokens=3)
     failure = await refused(served(tokenizer), two)
-    assert (failure.kind, failure.param) == (FailureKind.INVALID_REQUEST, "prompt_chunks[3].image_url")
+    assert (failure.kind, failure.param) == (FailureKind.MEDIA_TOO_LARGE, "prompt_chunks[3].image_url")
     gc.collect()
     monkeypatch.setattr(images, "MOST_HELD", images._held.count + one)
     lone = chunks([11, 12], url(), [13], max_tokens=3)
