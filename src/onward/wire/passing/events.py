@@ -141,6 +141,8 @@ def new_text(choice: Choice) -> str:
     if len(fields) == 1 and type(text) is str:
         return text
     new = "".join([piece for name in _DELTA_TEXTS if type(piece := get(name)) is str])
+    if type(text) is list:
+        new += "".join(content_of(text))
     calls = get("tool_calls")
     listed = [*(cast("list[Any]", calls) if type(calls) is list else ()), {"function": get("function_call")}]
     for call in listed:
@@ -148,7 +150,36 @@ def new_text(choice: Choice) -> str:
         if type(function) is dict:
             pieces = cast("dict[str, Any]", function)
             new += "".join([piece for piece in pieces.values() if type(piece) is str])
+            new += arguments_of(pieces) if type(pieces.get("arguments")) is dict else ""
     return new
+
+
+class Content(NamedTuple):
+    """What `content` says."""
+
+    text: str
+    reasoning: str
+
+
+def content_of(content: Any) -> Content:
+    """The text and the reasoning of `content`: a string, or the parts that some providers write."""
+    if type(content) is str:
+        return Content(content, "")
+    text, reasoning = "", ""
+    for part in cast("list[Any]", content) if type(content) is list else ():
+        fields = cast("dict[str, Any]", part) if type(part) is dict else {}
+        said = fields.get("text")
+        text += said if type(said) is str else ""
+        reasoning += content_of(fields.get("thinking")).text
+    return Content(text, reasoning)
+
+
+def arguments_of(function: dict[str, Any]) -> str:
+    """The arguments of a call, or a piece of them: a string, or the object that some providers write."""
+    given = function.get("arguments")
+    if type(given) is dict:
+        return json.dumps(given, ensure_ascii=False)
+    return given if type(given) is str else ""
 
 
 class Changed(NamedTuple):

@@ -67,7 +67,7 @@ class AnthropicDeltas(DeltaReader):
     def prompt_usage(self) -> Usage | None:
         return self._reported.prompt
 
-    def whole(self, body: bytes) -> list[ChoiceDelta]:
+    def _whole(self, body: bytes) -> list[ChoiceDelta]:
         message = whole_message(body)
         deltas: list[ChoiceDelta] = []
         for index, block in enumerate(items_of(message.content)):

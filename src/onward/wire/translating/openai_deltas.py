@@ -6,7 +6,15 @@ from typing import Any, Final
 from onward.core.delta import ChoiceDelta, FinishReason, ToolCallDelta
 from onward.core.failure import Failure, FailureKind
 from onward.core.usage import Usage
-from onward.wire.passing.events import Choice, NoEvent, is_error, new_text, read_payload
+from onward.wire.passing.events import (
+    Choice,
+    NoEvent,
+    arguments_of,
+    content_of,
+    is_error,
+    new_text,
+    read_payload,
+)
 from onward.wire.passing.message_events import fields_of, items_of, text_at
 from onward.wire.passing.refusal import stream_error
 from onward.wire.passing.usage import read_usage
@@ -55,7 +63,7 @@ class OpenAiDeltas(DeltaReader):
         usage = self._usage
         return None if usage is None or (self.output_events and not usage.completion_tokens) else usage
 
-    def whole(self, body: bytes) -> list[ChoiceDelta]:
+    def _whole(self, body: bytes) -> list[ChoiceDelta]:
         try:
             answer = read_payload(body)
         except NoEvent:
@@ -103,10 +111,12 @@ class OpenAiDeltas(DeltaReader):
         if text := new_text(choice):
             self.count(text)
             self._usage = None
+        content = content_of(said.get("content"))
+        reasoning = text_at(said, "reasoning_content") or text_at(said, "reasoning")
         delta = ChoiceDelta(
             index=0,
-            text=text_at(said, "content") or text_at(said, "refusal"),
-            reasoning=text_at(said, "reasoning_content") or text_at(said, "reasoning"),
+            text=content.text or text_at(said, "refusal"),
+            reasoning=reasoning or content.reasoning,
             thoughts=read_thinking_blocks(said.get("thinking_blocks")) or None,
         )
         calls: list[Any] = items_of(said.get("tool_calls"))
@@ -126,7 +136,7 @@ class OpenAiDeltas(DeltaReader):
         """The piece of a call. A call is told once its name is here, with its ID, and never again."""
         call = self._known(said, numbered=numbered)
         function = fields_of(said.get("function"))
-        arguments = text_at(function, "arguments")
+        arguments = arguments_of(function)
         if call.told:
             return [ToolCallDelta(call.index, arguments=arguments)] if arguments else []
         call.id = call.id or text_at(said, "id")
@@ -135,16 +145,14 @@ class OpenAiDeltas(DeltaReader):
         return self._tell(call).tool_calls if call.name else []
 
     def _known(self, said: dict[str, Any], *, numbered: bool) -> _Call:
-        """Some providers leave the index out; a new ID then begins a call."""
+        """Some providers leave the index out, and some say the same one of every call."""
         place = said.get("index")
-        if not numbered or type(place) not in (int, str):
-            given = text_at(said, "id")
-            last = self._calls[-1] if self._calls and numbered else None
-            if last is not None and given in ("", last.id):
-                return last
+        if not numbered:
             place = ("after", len(self._calls))
+        elif type(place) not in (int, str):
+            place = None
         call = self._by_place.get(place)
-        if call is None:
+        if call is None or _is_another(call, said, numbered=place is not None):
             call = self._by_place[place] = _Call(len(self._calls))
             self._calls.append(call)
         return call
@@ -154,6 +162,16 @@ class OpenAiDeltas(DeltaReader):
         call.id = call.id or f"call_{self._new_id()}"
         told, call.arguments = call.arguments, ""
         return _delta(ToolCallDelta(call.index, call.id, call.name, told))
+
+
+def _is_another(call: _Call, said: dict[str, Any], *, numbered: bool) -> bool:
+    """Whether a piece begins a call, though it is where the pieces of `call` are: by another ID (and a name,
+    where pieces are numbered), or without an ID by another name.
+    """
+    name, given = text_at(fields_of(said.get("function")), "name"), text_at(said, "id")
+    if given:
+        return given != call.id and (not numbered or (call.told and bool(name)))
+    return call.told and name not in ("", call.name)
 
 
 def _delta(call: ToolCallDelta) -> ChoiceDelta:

@@ -6,6 +6,7 @@ from onward.core.delta import ChoiceDelta
 from onward.core.usage import Usage
 from onward.wire.passing.events import NoEvent
 from onward.wire.passing.reader import StreamReader, lines_of
+from onward.wire.translating.surrogates import Halves, may_hold_halves
 
 
 class DeltaReader(StreamReader):
@@ -15,7 +16,11 @@ class DeltaReader(StreamReader):
     `close` alone, when `usage` is known.
     """
 
-    __slots__ = ()
+    __slots__ = ("_halves",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._halves = Halves()
 
     @property
     def prompt_usage(self) -> Usage | None:
@@ -26,7 +31,7 @@ class DeltaReader(StreamReader):
         """The deltas that `data` completes."""
         deltas: list[ChoiceDelta] = []
         for event in self.events(data):
-            self._event(event, deltas)
+            deltas += self._event(event)
         return deltas
 
     def close(self) -> list[ChoiceDelta]:
@@ -35,14 +40,21 @@ class DeltaReader(StreamReader):
         """
         deltas: list[ChoiceDelta] = []
         for event in self.last_event():
-            self._event(event, deltas)
+            deltas += self._event(event)
         if self.failure is None:
-            self._end(deltas)
+            last: list[ChoiceDelta] = []
+            self._end(last)
+            deltas += self._halves.mend(last) if self._halves.waits else last
         return [] if self.failure is not None else deltas
 
-    @abstractmethod
     def whole(self, body: bytes) -> list[ChoiceDelta]:
         """The deltas of an unstreamed answer. Raises `Failure` for what is none."""
+        deltas = self._whole(body)
+        return self._halves.mend(deltas) if may_hold_halves(body) else deltas
+
+    @abstractmethod
+    def _whole(self, body: bytes) -> list[ChoiceDelta]:
+        """`whole`, as it was written."""
 
     @abstractmethod
     def _data(self, data: bytes, name: bytes, deltas: list[ChoiceDelta]) -> None:
@@ -52,10 +64,12 @@ class DeltaReader(StreamReader):
     def _end(self, deltas: list[ChoiceDelta]) -> None:
         """The stream has ended: add what was held back, or say that it broke off."""
 
-    def _event(self, event: bytes, deltas: list[ChoiceDelta]) -> None:
+    def _event(self, event: bytes) -> list[ChoiceDelta]:
+        deltas: list[ChoiceDelta] = []
         try:
             lines = lines_of(event)
             if lines.data:
                 self._data(lines.data, lines.name, deltas)
         except NoEvent:
             self.no_event(event)
+        return self._halves.mend(deltas) if may_hold_halves(event) or self._halves.waits else deltas

@@ -1,9 +1,11 @@
 """A provider's message as deltas, however providers write it."""
 
+import itertools
 import json
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies
 
 from onward.core.delta import ChoiceDelta, FinishReason, fold
 from onward.core.request import Thought
@@ -140,3 +142,15 @@ def test_a_whole_message() -> None:
     assert calls_of(deltas) == [(0, "t", "f", "{}")]
     assert (reader.usage, reader.prompt_usage) == (None, Usage(3, 0))
     assert reader.completion_tokens >= 1
+
+
+@pytest.mark.covers("P-12")
+@given(strategies.text(min_size=1), strategies.data())
+def test_a_text_that_was_cut_by_utf_16_units(said: str, draw: strategies.DataObject) -> None:
+    """Such cuts leave halves of characters, which UTF-8 has not."""
+    units = said.encode("utf-16-le", "surrogatepass")
+    cuts = sorted(draw.draw(strategies.lists(strategies.integers(0, len(units) // 2), max_size=5)))
+    bounds = list(itertools.pairwise([0, *cuts, len(units) // 2]))
+    pieces = [units[2 * begin : 2 * end].decode("utf-16-le", "surrogatepass") for begin, end in bounds]
+    deltas, _ = read(start(), opens(**TEXT), *map(text, pieces), closes(), ends(), STOP)
+    assert fold(deltas)[0].text == units.decode("utf-16-le", "replace")

@@ -57,6 +57,18 @@ CALLS = {
         [call(None, "b", "g", "{}")],
     ],
     "the name later": [[call(0, "a", None, "")], [call(0, None, "f", '{"x":1}')], [call(1, "b", "g", "{}")]],
+    "one index for all": [[call(0, "a", "f", '{"x":1}'), call(0, "b", "g", "{}")]],
+    "one index for all, in pieces": [
+        [call(0, "a", "f", '{"x"')],
+        [call(0, None, None, ":1}")],
+        [call(0, "b", "g", "{")],
+        [call(0, None, None, "}")],
+    ],
+    "without an index, the name later": [
+        [call(None, "a", None, "")],
+        [call(None, "a", "f", '{"x":1}')],
+        [call(None, "b", None, ""), call(None, "b", "g", "{}")],
+    ],
     "indices from 1": [[call(1, "a", "f", '{"x":1}')], [call(2, "b", "g", "{}")]],
     "arguments before the name": [
         [call(0, "a", None, '{"x"')],
@@ -158,3 +170,69 @@ def test_what_is_no_answer(wrong: bytes) -> None:
     with pytest.raises(Failure) as failed:
         OpenAiDeltas(str).whole(wrong)
     assert failed.value.kind is FailureKind.UPSTREAM_UNAVAILABLE
+
+
+@pytest.mark.covers("P-12")
+@pytest.mark.parametrize("index", [None, 0])
+def test_calls_without_ids_are_told_apart_by_their_names(index: int | None) -> None:
+    deltas, _ = read(said({"tool_calls": [call(index, None, "f", "{}"), call(index, None, "g", "{}")]}), DONE)
+    assert [name for _, _, name, _ in calls_of(deltas)] == ["f", "g"]
+
+
+@pytest.mark.covers("P-12")
+def test_arguments_that_are_an_object() -> None:
+    given = {"index": 0, "id": "a", "function": {"name": "f", "arguments": {"city": "Zürich"}}}
+    deltas, reader = read(said({"tool_calls": [given]}, "tool_calls"), DONE)
+    assert calls_of(deltas) == [(0, "a", "f", '{"city": "Zürich"}')]
+    assert reader.completion_tokens > 1
+
+
+@pytest.mark.covers("P-12")
+def test_content_in_parts() -> None:
+    """As some providers write it where their models reason."""
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}
+    deltas, reader = read(
+        said({"content": [thinking]}), said({"content": [{"type": "text", "text": "Yes"}, 7]}, "stop"), DONE
+    )
+    assert [(one.reasoning, one.text) for one in deltas] == [("Hm", ""), ("", "Yes"), ("", "")]
+    assert reader.output_events == 2
+
+
+@pytest.mark.covers("P-12")
+@pytest.mark.parametrize("name", ["content", "reasoning_content"])
+def test_halves_of_a_character_in_two_pieces(name: str) -> None:
+    """UTF-8 has no halves: they are put together, and one that stays alone is U+FFFD."""
+    pieces = [said({name: text}) for text in ("a\ud83d", "\ude00b", "\ud83d", "c", "\udc00", "d\ud83d")]
+    deltas, _ = read(*pieces, piece("", "stop"), DONE)
+    [choice] = fold(deltas)
+    assert choice.text + choice.reasoning == "a\U0001f600b\ufffdc\ufffdd\ufffd"
+    assert deltas[-1].finish is FinishReason.STOP
+
+
+@pytest.mark.covers("P-12")
+def test_halves_do_not_change_places() -> None:
+    half = call(0, "a", "f", '"\ud83d')
+    deltas, _ = read(
+        said({"reasoning_content": "x\ud83d"}),
+        said({"content": "\ude00"}),
+        said({"tool_calls": [half]}),
+        said({"tool_calls": [call(0, None, None, '\ude00"')]}),
+        piece("", "tool_calls"),
+        DONE,
+    )
+    [choice] = fold(deltas)
+    assert (choice.reasoning, choice.text) == ("x\ufffd", "\ufffd")
+    assert choice.tool_calls[0].arguments == '"\U0001f600"'
+
+
+@pytest.mark.covers("P-12")
+def test_half_a_character_in_a_whole_answer() -> None:
+    message = {
+        "role": "assistant",
+        "content": "a\ud83d",
+        "tool_calls": [call(None, "\udc00", "f", '"\ud83d"')],
+    }
+    body = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    [choice] = fold(OpenAiDeltas(str).whole(json.dumps(body).encode()))
+    assert choice.text == "a\ufffd"
+    assert choice.tool_calls[0].arguments == '"\ufffd"'
