@@ -69,6 +69,9 @@ class Behaviour:
     extra: bool = False
     """Bytes that nobody asked for, behind the answer."""
 
+    rejects: bool = False
+    """A refusal, by `status` or by `error_event`, is for what the prompt says."""
+
     # Events
 
     crlf: bool = False
@@ -236,7 +239,8 @@ def usage_of(body: dict[str, Any], does: Behaviour) -> dict[str, Any]:
 def refusal(asked: Asked, _: int) -> bytes:
     """The body of a status of 400 or more."""
     message = f"The key {SECRET} may not do this to model {asked.body.get('model')}."
-    return json.dumps({"error": {"message": message, "type": "refused", "code": "no"}}).encode()
+    code = "content_filter" if asked.does.rejects else "no"
+    return json.dumps({"error": {"message": message, "type": "refused", "code": code}}).encode()
 
 
 BRAND = "Acme-Inference"
@@ -314,7 +318,8 @@ def events(asked: Asked) -> list[bytes]:
     if does.broken_json:
         texts[-1] = texts[-1][:-9]
     if does.error_event is not None:
-        error = {"error": {"message": f"overloaded, says {SECRET}", "type": "server_error", "code": 503}}
+        code = "content_filter" if does.rejects else 503
+        error = {"error": {"message": f"overloaded, says {SECRET}", "type": "server_error", "code": code}}
         texts = [*texts[: does.error_event], json.dumps(error)]
     elif not does.no_done:
         texts.append("[DONE]")

@@ -32,6 +32,8 @@ def refusal(asked: Asked, status: int) -> bytes:
     """The body of a status of 400 or more."""
     message = f"The key {SECRET} may not do this to model {asked.body.get('model')}."
     kind = _ERRORS.get(status, "api_error")
+    if asked.does.rejects:
+        message = "Output blocked by content filtering policy"
     return json.dumps({"type": "error", "error": {"type": kind, "message": message}}).encode()
 
 

@@ -51,7 +51,7 @@ class ProviderAnswer:
                 async with asyncio.timeout(_REFUSAL_S):
                     text = await answer.read_all(_REFUSAL_BYTES)
             self._log(text.decode("utf-8", "replace"))
-            failure = refusal(answer.status, answer.headers, time.time())
+            failure = refusal(answer.status, answer.headers, time.time(), text)
             answer.blame(failure)
             raise failure
         finally:

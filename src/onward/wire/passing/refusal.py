@@ -9,6 +9,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final, cast
 
 from onward.core.failure import Failure, FailureKind
+from onward.wire.passing.rejection import STATUSES, content_rejected, rejected, rejects
 
 _LONGEST_WAIT: Final = 24 * 3600
 """Seconds in a `Retry-After` that are believed."""
@@ -20,8 +21,12 @@ _SLOW: Final = frozenset({408, 504})
 _RATE_WORDS: Final = ("rate_limit", "too_many_requests", "tokens_exceeded")
 
 
-def refusal(status: int, headers: Mapping[bytes, bytes], now: float) -> Failure:
-    """The failure that an answer of any other status than 2xx is. `now`: Unix seconds."""
+def refusal(status: int, headers: Mapping[bytes, bytes], now: float, body: bytes = b"") -> Failure:
+    """The failure that an answer of any other status than 2xx is. `now`: Unix seconds. `body`: as much of it
+    as has come; of it shows only whether the content was refused.
+    """
+    if status in STATUSES and body and rejected(body):
+        return content_rejected(status)
     wait = retry_after(headers.get(b"retry-after"), now)
     if status in _INVALID:
         return Failure(
@@ -62,6 +67,8 @@ def refusal(status: int, headers: Mapping[bytes, bytes], now: float) -> Failure:
 
 def stream_error(error: Any) -> Failure:
     """The failure that an error in a stream is, or in an answer that claims to be good."""
+    if rejects(error):
+        return content_rejected()
     fields = cast("dict[str, Any]", error) if type(error) is dict else {}
     codes = [fields.get(name) for name in ("code", "status", "type")]
     known = {str(code) for code in codes if type(code) is int or type(code) is str}
