@@ -1,6 +1,6 @@
 """What a proxied request costs inside the process: both ends of every connection are made up.
 
-    python bench/gateway/inside.py [--on] [--stream] [--rounds 5] [--requests 4000] [--profile] [--calls]
+    python bench/gateway/inside.py [--on] [--stream] [--named] [--rounds 5] [--requests 4000] [--profile]
 
 The edge, the gate, the ledger and the provider's client are those that serve; only the sockets are not
 there, so that no system call, no other process and no scheduler is in the figure: it is steady enough to
@@ -44,7 +44,7 @@ SOCKETS = socket.socketpair()
 HEAD = (
     "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:9000\r\nUser-Agent: inside/1\r\n"
     "Accept: */*\r\nContent-Type: application/json\r\nAuthorization: Bearer {secret}\r\n"
-    "Content-Length: {length}\r\n\r\n"
+    "{named}Content-Length: {length}\r\n\r\n"
 )
 REPLY = {
     "id": "chatcmpl-mock00000000000000000001",
@@ -129,7 +129,9 @@ class Load:
     """So many requests, some of them at once."""
 
     def __init__(self, request: bytes, *, stream: bool) -> None:
-        self.request = request
+        """`request`: with ``@`` where it is to have a number of its own."""
+        self.request, self.named = request, b"@" in request
+        self.number = 0
         self.end = b"0\r\n\r\n" if stream else b"}"
         self.left = self.running = 0
         self.bad = b""
@@ -150,7 +152,11 @@ class Load:
     def ask(self, caller: Caller) -> None:
         self.left -= 1
         self.running += 1
-        self.loop.call_soon(caller.protocol.data_received, self.request)
+        request = self.request
+        if self.named:
+            self.number += 1
+            request = request.replace(b"@", b"%08d" % self.number, 1)
+        self.loop.call_soon(caller.protocol.data_received, request)
 
     async def run(self, callers: list[Caller], count: int) -> None:
         self.left = count
@@ -224,7 +230,9 @@ async def measure(options: argparse.Namespace, folder: Path) -> None:
     await side.start([])
     server = side._server  # noqa: SLF001
     body = json.dumps(BODY | ({"stream": True} if options.stream else {})).encode()
-    load = Load(HEAD.format(secret=SECRET, length=len(body)).encode() + body, stream=options.stream)
+    named = "Idempotency-Key: order-@\r\n" if options.named else ""
+    head = HEAD.format(secret=SECRET, named=named, length=len(body)).encode()
+    load = Load(head + body, stream=options.stream)
     callers = [Caller(load) for _ in range(options.connections)]
     for caller in callers:
         caller.protocol = server.connection()
@@ -280,6 +288,7 @@ def main() -> None:
     )
     parser.add_argument("--on", action="store_true", help="a key, limits, money, a ledger")
     parser.add_argument("--stream", action="store_true")
+    parser.add_argument("--named", action="store_true", help="an Idempotency-Key of its own for each")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--requests", type=int, default=4000)
     parser.add_argument("--connections", type=int, default=64)
