@@ -55,7 +55,8 @@ class HttpAnswer:
         self.pieces = pieces
         self._ended = True
         self._source = None
-        self.wake()
+        if self._waiter is not None:
+            self.wake()
 
     def fail(self, failure: Callable[[], Failure]) -> None:
         """It will never be whole. What came before is still read first.
@@ -98,6 +99,8 @@ class HttpAnswer:
 
     async def read_all(self, limit: int) -> bytes:
         """See `Answer.read_all`."""
+        if self._ended and self.failure is None and len(self.pieces) == 1 and len(self.pieces[0]) <= limit:
+            return self.pieces.pop()
         data = await self.read()
         if self.ended and len(data) <= limit:
             return data

@@ -28,7 +28,8 @@ _OURS = frozenset(
     }
 )
 """Headers that are set here or never sent."""
-_KNOWN_PATHS = 16
+_KNOWN_KINDS = 64
+"""Of requests: by their path and headers."""
 
 
 class Client:
@@ -51,17 +52,13 @@ class Client:
         self._tls = tls
         self._name = name
         self._made: Pool | None = None
-        self._starts: dict[str, bytes] = {}
+        self._starts: dict[tuple[str, *tuple[tuple[bytes, bytes], ...]], bytes] = {}
 
     async def post(self, path: str, body: bytes, headers: list[tuple[bytes, bytes]]) -> HttpAnswer:
         """See `Provider.send`."""
-        start = self._starts.get(path) or self._start(path)
-        more = b"".join([b"%b: %b\r\n" % header for header in headers])
-        if more.count(b"\n") != len(headers) or more.count(b"\r") != len(headers) or b"\0" in more:
-            raise ValueError("a header of a request holds a line break")
-        if not _OURS.isdisjoint([name.lower() for name, _ in headers]):
-            raise ValueError("a header of a request is one that the transport sets")
-        head = b"%b%bcontent-length: %d\r\n\r\n" % (start, more, len(body))
+        kind = (path, *headers)
+        start = self._starts.get(kind) or self._start(kind, path, headers)
+        head = b"%bcontent-length: %d\r\n\r\n" % (start, len(body))
         pool = self._made or self._pool()
         answer = None
         while answer is None:  # only a connection that was handed on may turn out to be closed
@@ -91,18 +88,29 @@ class Client:
             self._made = Pool(self._name, self._bounds, Lookup(self._address), tls)
         return self._made
 
-    def _start(self, path: str) -> bytes:
-        """The first lines of a request: all that is the same for every one to this path."""
+    def _start(
+        self,
+        kind: tuple[str, *tuple[tuple[bytes, bytes], ...]],
+        path: str,
+        headers: list[tuple[bytes, bytes]],
+    ) -> bytes:
+        """The first lines of a request: all that is the same for every one of its kind."""
         if not path.startswith("/") or not path.isascii() or not path.isprintable() or " " in path:
             raise ValueError("a path cannot be sent as it is")
-        start = b"POST %b%b HTTP/1.1\r\nhost: %b\r\naccept-encoding: identity\r\n%b" % (
+        more = b"".join([b"%b: %b\r\n" % header for header in headers])
+        if more.count(b"\n") != len(headers) or more.count(b"\r") != len(headers) or b"\0" in more:
+            raise ValueError("a header of a request holds a line break")
+        if not _OURS.isdisjoint([name.lower() for name, _ in headers]):
+            raise ValueError("a header of a request is one that the transport sets")
+        start = b"POST %b%b HTTP/1.1\r\nhost: %b\r\naccept-encoding: identity\r\n%b%b" % (
             self._address.prefix,
             path.encode("ascii"),
             self._address.authority,
             self._headers,
+            more,
         )
-        if len(self._starts) < _KNOWN_PATHS:
-            self._starts[path] = start
+        if len(self._starts) < _KNOWN_KINDS:
+            self._starts[kind] = start
         return start
 
 

@@ -134,7 +134,7 @@ class Connection(asyncio.Protocol):
 
         Asks the system too: the end may be there and not have come through the loop yet.
         """
-        if not self.usable or self._loop.time() >= self.idle_until:
+        if self._closed or self._transport.is_closing() or self._loop.time() >= self.idle_until:
             return True
         return self._poll is not None and bool(self._poll.poll(0))
 
@@ -142,7 +142,7 @@ class Connection(asyncio.Protocol):
 
     def begin(self, head: bytes, body: bytes) -> HttpAnswer | None:
         """Send a request. None: it is closed, and nothing was written."""
-        if not self.usable:
+        if self._closed or self._transport.is_closing():
             return None
         self._buffered = self._unparsed = 0
         self._until_close = False
@@ -243,9 +243,10 @@ class Connection(asyncio.Protocol):
     def _finish(self, answer: HttpAnswer) -> None:
         self._complete = False
         self._answer = None
-        answer.end(self._pieces.copy())
-        self._pieces.clear()
-        self._raw.clear()
+        pieces = self._pieces
+        answer.end(pieces.copy())
+        pieces.clear()
+        self._raw.clear()  # of trailers
         transport = self._transport
         if self._dirty or self._paused or transport.get_write_buffer_size() or transport.is_closing():
             self.abort()

@@ -1,8 +1,8 @@
 """What providers have in common, whichever API they speak: a name, a key, and the client of their address."""
 
 import ssl
-from collections.abc import Collection
-from typing import ClassVar
+from collections.abc import Collection, Coroutine
+from typing import Any, ClassVar
 
 from onward import __version__
 from onward.providers.bounds import Bounds
@@ -48,9 +48,9 @@ class RemoteProvider:
         self._key = api_key
         self._client = Client(name, base_url, self._headers(api_key), bounds, tls)
 
-    async def send(self, path: str, body: bytes, headers: list[tuple[bytes, bytes]]) -> Answer:
+    def send(self, path: str, body: bytes, headers: list[tuple[bytes, bytes]]) -> Coroutine[Any, Any, Answer]:
         """See `Provider.send`."""
-        return await self._client.post(path, body, headers)
+        return self._client.post(path, body, headers)
 
     def conceal(self, text: str) -> str:
         """See `Provider.conceal`."""

@@ -5,6 +5,7 @@ and the request for usage. They are spliced where they stand; nothing is encoded
 """
 
 import re
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -35,11 +36,9 @@ _COUNTED: Final = frozenset(
     }
 )
 """What the price depends on. A provider must find the same values in these as we do."""
-_SPELLED: Final = re.compile(rb'"(%b)"' % b"|".join(name.encode() for name in sorted(_COUNTED)))
+_SPELLED: Final = {name: b'"%b"' % name.encode() for name in _COUNTED}
 _MOST_FIELDS: Final = 10_000
 """Names of a body. Whoever sends more means us no good."""
-_MOST_SPELLED: Final = 256
-"""Strings like a counted name that are looked at one by one."""
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[4-7]")
 _ASK: Final = b'"include_usage":true'
 _NAMES: Final = msgspec.json.Encoder()
@@ -135,10 +134,13 @@ def outgoing(
     as `limit_field`. None: limits pass as they are. `ask_usage`: the stream is to report usage.
     """
     raw, places = passed.raw, passed.places
+    if max_tokens is None and not ask_usage and model != passed.model:
+        start, end, new = _replaced(raw, places["model"], _named(model))
+        return b"%b%b%b" % (raw[:start], new, raw[end:])
     edits: list[tuple[int, int, bytes]] = []
     added: list[bytes] = []
     if model != passed.model:
-        edits.append(_replaced(raw, places["model"], _NAMES.encode(model)))
+        edits.append(_replaced(raw, places["model"], _named(model)))
     if max_tokens is not None:
         limit = b"%d" % max_tokens
         edits += [
@@ -175,6 +177,12 @@ def _ask_usage(passed: Passed, edits: list[tuple[int, int, bytes]], added: list[
             edits.append((start + 1, start + 1, _ASK + (b"," if options else b"")))
 
 
+@lru_cache(maxsize=1024)
+def _named(model: str) -> bytes:
+    """A deployment's name for its model, as JSON."""
+    return _NAMES.encode(model)
+
+
 def _replaced(raw: bytes, after_key: int, new: bytes) -> tuple[int, int, bytes]:
     start = value_start(raw, after_key)
     return start, value_end(raw, start), new
@@ -189,15 +197,15 @@ def _places(body: dict[str, Any], raw: bytes) -> dict[str, int]:
     if b"\\" in raw and b"\\u00" in raw and _ESCAPED_LETTER.search(raw):
         return _exact_places(raw)
     places: dict[str, int] = {}
-    for number, match in enumerate(_SPELLED.finditer(raw)):
-        name = match[1].decode()
-        if name in places or number == _MOST_SPELLED:
-            return _exact_places(raw)
-        if name in body:
-            places[name] = match.end()
     for name in body:
-        if name not in places:
+        spelled = _SPELLED.get(name)
+        if spelled is None:
             _check_case(name)
+            continue
+        place = raw.find(spelled) + len(spelled)
+        if place < len(spelled) or raw.find(spelled, place) >= 0:
+            return _exact_places(raw)
+        places[name] = place
     return places
 
 

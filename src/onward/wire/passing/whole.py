@@ -1,6 +1,7 @@
 """A provider's unstreamed answer on its way to the caller: read for usage, its model renamed."""
 
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,8 @@ from onward.wire.passing.usage import likely_tokens, outside_ascii, read_usage
 from onward.wire.usage import usage_json
 
 _MODEL: Final = b'"model"'
+_LONGEST_KNOWN: Final = 128
+"""Letters of a provider's name for a model that is kept in mind."""
 
 
 class WholeAnswer(msgspec.Struct, frozen=True):
@@ -70,7 +73,19 @@ def with_usage(body: bytes, usage: Usage) -> bytes:
 def _shown(body: bytes, named: Any, model: str, names: Collection[str] | None) -> bytes:
     if names is not None:
         return only(body, names, msgspec.json.encode(model))
-    return body if named == model else _renamed(body, model)
+    if named == model:
+        return body
+    if type(named) is str and len(named) <= _LONGEST_KNOWN:
+        known = _field(named)
+        if known in body and body.count(_MODEL) == 1 and b"\\u00" not in body:
+            return body.replace(known, _field(model), 1)
+    return _renamed(body, model)
+
+
+@lru_cache(maxsize=1024)
+def _field(model: str) -> bytes:
+    """`model` and its value, as most providers write it."""
+    return b"%b:%b" % (_MODEL, msgspec.json.encode(model))
 
 
 def _likely_tokens(choices: list[Choice]) -> int:
