@@ -154,7 +154,13 @@ class Exchange(Cycle):
 
     async def respond(self, status: int, body: bytes, headers: Headers | None = None) -> None:
         """The whole answer; JSON unless `headers` say otherwise."""
-        if headers is None and not self._unread and not _own_headers(self.dialect) and self.failures is None:
+        if (
+            headers is None
+            and not self._unread
+            and _is_plain(self.dialect)
+            and HeaderValue.IDEMPOTENCY_KEY not in self.header_values
+            and self.failures is None
+        ):
             self.answering = self.answered = True
             self.record.status = status
             if self._connection.write_paused:
@@ -226,6 +232,12 @@ def _own_headers(dialect: Dialect) -> list[tuple[bytes, HeaderValue, bool]]:
     """The headers of a dialect besides `x-request-id`: name, content, whether failures have it."""
     named = [(one.name.lower().encode(), one.value, one.on_failures) for one in dialect.headers]
     return [one for one in named if one[0] != b"x-request-id"]
+
+
+@cache
+def _is_plain(dialect: Dialect) -> bool:
+    """Whether its answers to requests without a name have no header of its own."""
+    return all(kind is HeaderValue.IDEMPOTENCY_KEY for _, kind, _ in _own_headers(dialect))
 
 
 def shutting_down() -> Failure:
