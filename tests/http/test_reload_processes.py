@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import RunningServer
 from tests.http.gateway import MODEL, UPSTREAM, digest_of
 from tests.http.test_admin_commands import onward
-from tests.http.test_gateway_processes import CONFIG, HEADERS, Reading, serving
+from tests.http.test_gateway_processes import CONFIG, HEADERS, Reading, ledger, serving
 from tests.http.test_processes import children, complete, named, running, until
 from tests.mock_answers import Behaviour
 from tests.mock_provider import MockProvider
@@ -43,19 +43,19 @@ def mock():
         yield provider
 
 
-def config_of(mock: MockProvider, *, workers: int, price: str = "1", more: str = "", secret: str = "") -> str:
-    return (
-        CONFIG.format(
-            workers=workers,
-            grace=10,
-            balance="1.00",
-            upstream=mock.base_url,
-            model=MODEL,
-            name=UPSTREAM,
-            digest=digest_of(secret or HEADERS["authorization"].partition(" ")[2]),
-        ).replace('input = "1"', f'input = "{price}"')
-        + more
-    )
+def config_of(
+    mock: MockProvider, *, workers: int, price: str = "1", balance: str = "1.00", secret: str = ""
+) -> str:
+    """The config that `serving` writes, but for what is changed."""
+    return CONFIG.format(
+        workers=workers,
+        grace=10,
+        balance=balance,
+        upstream=mock.base_url,
+        model=MODEL,
+        name=UPSTREAM,
+        digest=digest_of(secret or HEADERS["authorization"].partition(" ")[2]),
+    ).replace('input = "1"', f'input = "{price}"')
 
 
 def config_path(folder: Path) -> Path:
@@ -110,6 +110,44 @@ async def test_a_signal_and_an_operator_change_every_process(tmp_path, mock: Moc
         mock.let_go()
         assert (await reading.ends())[-1] == "[DONE]"
         assert await asyncio.to_thread(server.stop) == 0
+
+
+async def test_under_load_no_request_of_any_worker_fails_or_sees_a_mixture(tmp_path, mock: MockProvider):
+    """Signals as fast as they are obeyed: what each request was charged is the price of its version."""
+    async with serving(tmp_path, mock, workers=2, balance="900.00") as server:
+        over = asyncio.Event()
+        statuses: list[int] = []
+
+        async def ask() -> None:
+            body = {"model": MODEL, "prompt": "two words", "max_tokens": 5}
+            async with httpx.AsyncClient(timeout=20, verify=False) as client:
+                while not over.is_set():
+                    answer = await client.post(
+                        f"{server.base_url}/v1/completions", json=body, headers=HEADERS
+                    )
+                    statuses.append(answer.status_code)
+
+        asking = [asyncio.create_task(ask()) for _ in range(6)]
+        prices: dict[str, int] = {}
+        for n in range(12):
+            price = n % 3 + 1
+            config_path(tmp_path).write_text(config_of(mock, workers=2, price=str(price), balance="900.00"))
+            async with httpx.AsyncClient(timeout=20, verify=False) as client:
+                told = await client.post(f"{server.base_url}/admin/v1/config/reload", headers=ADMIN)
+            assert told.status_code == 200, told.text
+            prices[told.json()["version"]] = price
+            count = len(statuses)
+            async with asyncio.timeout(20):
+                while len(statuses) < count + 6:
+                    await asyncio.sleep(0.005)
+        over.set()
+        await asyncio.gather(*asking)
+        assert set(statuses) == {200}
+        assert await asyncio.to_thread(server.stop) == 0
+    entries, _ = await ledger(tmp_path)
+    assert len(prices) == 3
+    for entry in entries:
+        assert entry.charged == 2 * 1000 * prices[entry.config_version] + 5 * 2000
 
 
 async def test_a_worker_that_comes_later_has_the_new_config(tmp_path, mock: MockProvider):
