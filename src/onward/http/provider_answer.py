@@ -10,6 +10,7 @@ from typing import TypeVar
 from onward.core.failure import Failure
 from onward.core.usage import Usage
 from onward.http.record import Record
+from onward.providers.failures import was_sent
 from onward.providers.protocol import Answer
 from onward.serve.model import ProxiedModel
 from onward.wire.passing.kinds import Reading
@@ -23,6 +24,8 @@ _REFUSAL_S = 2.0
 _ANSWER_BYTES = 64 * 1024 * 1024
 _TAIL_S = 0.25
 """How long the end of a body may come behind its last event, so that the connection can be used again."""
+_TOKENS_PER_S = 100
+"""Of a choice that nobody sees: a guess that is not too low."""
 _JSON = (b"content-type", b"application/json")
 T = TypeVar("T")
 
@@ -38,12 +41,20 @@ class ProviderAnswer:
         self.estimated = True
         self.status: int | None = None
         self.first: float | None = None
+        self._asked_at: float | None = None
+        """When it was sent to a provider that has not refused it (monotonic)."""
 
     async def _open(self, path: str, body: bytes, headers: list[tuple[bytes, bytes]]) -> Answer:
         """Send a body. Raises `Failure` for an answer that is a refusal."""
-        answer = await self._deployment.provider.send(path, body, [_JSON, *headers])
+        began = time.monotonic()
+        try:
+            answer = await self._deployment.provider.send(path, body, [_JSON, *headers])
+        except asyncio.CancelledError as error:
+            self._asked_at = began if was_sent(error) else None
+            raise
         self.status = answer.status
         if answer.status == 200:
+            self._asked_at = began
             return answer
         try:
             text = b""
@@ -62,7 +73,7 @@ class ProviderAnswer:
     ) -> None:
         """Read a stream to its end; what its reader makes of it is `put`. Raises `Failure`."""
         usage = self.usage
-        prompt_known = False
+        prompt_known = failed = False
         try:
             # Whatever its content type claims: what is no stream of events shows by its first bytes.
             while not reader.done and reader.failure is None and (data := await answer.read()):
@@ -85,11 +96,13 @@ class ProviderAnswer:
             if not answer.ended:
                 await self._drain(answer)
         except Failure as failure:
+            failed = True
             answer.blame(failure)
             raise
         finally:
             usage.completion_tokens = reader.completion_tokens
-            self._reported(reader.usage)
+            if usage.completion_tokens or not failed:  # what failed before any output costs nothing
+                self._reported(reader.usage)
             answer.close()
 
     async def _read(self, answer: Answer, read: Callable[[bytes], T]) -> T:
@@ -105,6 +118,12 @@ class ProviderAnswer:
             raise
         finally:
             answer.close()
+
+    def assume(self, choices: int, most: int) -> None:
+        """See `Tried.assume`. A provider makes its answer unseen, and may go on though nobody waits."""
+        if self._asked_at is not None and not self.usage.completion_tokens:
+            likely = int((time.monotonic() - self._asked_at) * _TOKENS_PER_S)
+            self.usage.completion_tokens = choices * min(most, max(likely, 1))
 
     def _piece(self) -> None:
         self._record.piece()

@@ -40,6 +40,7 @@ _MOST_LEARNT: Final = 16
 _MOST_FRAMES: Final = 4
 """Frames in use: of choices that take turns, of reasoning and text."""
 _HEAD: Final = frozenset({"id", "object", "created"})
+_NO_HEAD: Final = b"{}"
 _SHOWN_ERROR: Final = 2000
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -110,7 +111,8 @@ class StreamWatch:
         self._learnt = 0
         self._size = 0
         self._other_size = 0
-        self._head: bytes = b"{}"
+        self._head: bytes = _NO_HEAD
+        """The last event with choices."""
         self._usage_event = b""
         self._usage_json = b""
         self.usage: Usage | None = None
@@ -134,9 +136,9 @@ class StreamWatch:
         """Whether all of the answer came: the event that ends it, or the finish of every choice.
 
         Some providers send no ``[DONE]``. Clients do not miss it, and a choice that says why it
-        finished is whole; a stream that has neither was cut.
+        finished is whole; a stream that has neither was cut, and one of nothing but its end is no answer.
         """
-        return self.done or len(self.finish) >= self._choices
+        return (self.done and self._head is not _NO_HEAD) or len(self.finish) >= self._choices
 
     @property
     def prompt_usage(self) -> Usage | None:

@@ -274,6 +274,13 @@ def test_an_answer_of_nothing_has_its_opening() -> None:
     assert watch.completion_tokens == 0
 
 
+@pytest.mark.parametrize("events", [DONE, usage() + DONE, b": keep-alive\n\n" + DONE])
+def test_g06_an_end_alone_is_no_answer(events: bytes) -> None:
+    watch, _ = watched(events)
+    assert watch.failure is not None
+    assert not watch.finished
+
+
 @pytest.mark.parametrize("cut", [b"", OPENING, OPENING + piece("a"), piece("a") + piece("b", "stop")[:-20]])
 def test_g06_a_stream_that_ends_early_is_a_failure(cut: bytes) -> None:
     watch, out = watched(cut)
