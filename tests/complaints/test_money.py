@@ -97,16 +97,55 @@ async def test_g03_of_a_model_of_ours_every_token_is_billed(text_side, tmp_path,
 
 
 @pytest.mark.complaint("G03")
-@pytest.mark.parametrize("stream", [True, False])
-async def test_g03_nothing_made_is_nothing_billed(tmp_path, mock: MockProvider, stream: bool):
+async def test_g03_nothing_made_is_nothing_billed(tmp_path, mock: MockProvider):
     mock.always(Behaviour(never=True))
     async with gateway(tmp_path, mock, tenant={"balance": "1.00"}) as running:
-        async with running.caller(stream=stream) as caller:
+        async with running.caller(stream=True) as caller:
             await mock.comes(lambda: bool(mock.requests))
             caller.goes()
             entry = await running.entry()
         assert (entry.state, entry.charged, entry.outcome) == (State.RELEASED, 0, "disconnected")
         await mock.comes(lambda: mock.requests[0].gone)
+
+
+@pytest.mark.complaint("G03")
+@pytest.mark.parametrize("path", ["/v1/completions", "/tokens/v1/completions", "/v1/messages"])
+async def test_g03_a_whole_answer_that_nobody_waits_for_is_billed_as_estimated(
+    tmp_path, mock: MockProvider, path: str
+):
+    """The provider makes it unseen: nobody learns how much, so it goes by time, and by what was asked for."""
+    mock.always(Behaviour(never=True))
+    body = {"messages": [{"role": "user", "content": "two words"}]} if path.endswith("messages") else {}
+    async with gateway(tmp_path, mock, tenant={"balance": "1.00"}) as running:
+        async with running.caller(path=path, max_tokens=3, **body) as caller:
+            await mock.comes(lambda: bool(mock.requests))
+            caller.goes()
+            entry = await running.entry()
+        assert (entry.state, entry.outcome, entry.estimated) == (State.SETTLED, "disconnected", True)
+        assert 1 <= entry.usage.completion_tokens <= 3
+        assert (
+            0 < entry.charged == cost(entry.usage.prompt_tokens, entry.usage.completion_tokens) <= entry.held
+        )
+        assert await running.balance() == units("1.00") - entry.charged
+        await mock.comes(lambda: mock.requests[0].gone)
+
+
+@pytest.mark.complaint("G03")
+async def test_g03_what_was_not_sent_is_not_billed(tmp_path, mock: MockProvider):
+    """A request that waits for a connection when its caller leaves; one that was refused by then."""
+    mock.always(Behaviour(never=True))
+    async with gateway(tmp_path, mock, tenant={"balance": "1.00"}, provider={"connections": 1}) as running:
+        async with running.caller() as first:
+            await mock.comes(lambda: len(mock.requests) == 1)
+            async with running.caller() as second:
+                await until(lambda: len(list(running.admission.gate.running)) == 2)
+                second.goes()
+                await until(lambda: len(list(running.admission.gate.running)) == 1)
+            [_, waited] = await running.entries()
+            assert (waited.state, waited.charged) == (State.RELEASED, 0)
+            first.goes()
+            await running.ended(2)
+        assert len(mock.requests) == 1
 
 
 @pytest.mark.complaint("G16")

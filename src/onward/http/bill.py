@@ -25,6 +25,12 @@ class Tried(Protocol):
     first: float | None
     """When the first output came that the caller may see (monotonic)."""
 
+    def assume(self, choices: int, most: int) -> None:
+        """Nobody waits for the whole answer any more: `usage` is what may have been made, where that cannot
+        be known. At most `most` tokens in each of `choices`.
+        """
+        ...
+
 
 class Bill:
     """Ends its grant exactly once, whatever becomes of the request."""
@@ -102,8 +108,10 @@ class Bill:
         """Charge what was made before a failure, where it is charged at all."""
         await self.close(failure.kind.value, charged=billed(failure.kind), failure=failure)
 
-    async def leave(self) -> None:
-        """The caller has gone: what was made so far is charged."""
+    async def leave(self, *, streamed: bool) -> None:
+        """The caller has gone: what was made so far is charged. Of a stream that is what has come."""
+        if self._tried is not None and not streamed:
+            self._tried.assume(self._grant.demand.choices, self._grant.max_tokens)
         await self.close("disconnected", charged=True)
 
     async def _settle(self, outcome: str, binding: Binding | None, *, given: bool) -> None:

@@ -132,7 +132,7 @@ class Generation:
                 await bill.settle(body, given=False)
                 await (exchange if recording is None else recording).respond(200, body)
         except asyncio.CancelledError:
-            await (bill.leave() if watch.gone else bill.fail(self._cut_off(watch)))
+            await (bill.leave(streamed=asked.stream) if watch.gone else bill.fail(self._cut_off(watch)))
             raise
         except Failure as failure:
             await bill.fail(failure)

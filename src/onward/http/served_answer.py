@@ -45,6 +45,9 @@ class ServedAnswer:
         """What ends a stream that is whole."""
         return self._encoder.end(self.usage)
 
+    def assume(self, choices: int, most: int) -> None:
+        """Nothing: every token that was made is counted."""
+
     async def whole(self) -> bytes:
         """The body of the unstreamed answer."""
         deltas: list[ChoiceDelta] = []

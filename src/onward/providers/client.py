@@ -8,6 +8,7 @@ from onward.providers.address import Address, Lookup
 from onward.providers.answer import HttpAnswer
 from onward.providers.bounds import Bounds
 from onward.providers.connect import verifying
+from onward.providers.failures import mark_sent
 from onward.providers.pool import Pool
 from onward.providers.protocol import ProviderStatus
 
@@ -66,7 +67,8 @@ class Client:
             answer = connection.begin(head, body)
         try:
             await answer.headed
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
+            mark_sent(error)
             answer.close()
             raise
         if answer.failure is not None and not answer.status:

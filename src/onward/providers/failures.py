@@ -14,6 +14,19 @@ class Unsent(Failure):
     """Nothing of the request was written: it may be sent elsewhere."""
 
 
+_SENT: Final = "the request was sent"
+
+
+def mark_sent(error: BaseException) -> None:
+    """Note on what cut a request short that it was written: its provider may work on it all the same."""
+    error.add_note(_SENT)
+
+
+def was_sent(error: BaseException) -> bool:
+    """Whether a request that was cut short by this had been written."""
+    return _SENT in getattr(error, "__notes__", ())
+
+
 def unreachable() -> Unsent:
     """No connection."""
     message = "The provider of this model cannot be reached. Try again later."
