@@ -73,7 +73,7 @@ class ProviderAnswer:
     ) -> None:
         """Read a stream to its end; what its reader makes of it is `put`. Raises `Failure`."""
         usage = self.usage
-        prompt_known = False
+        prompt_known = failed = False
         try:
             # Whatever its content type claims: what is no stream of events shows by its first bytes.
             while not reader.done and reader.failure is None and (data := await answer.read()):
@@ -96,11 +96,13 @@ class ProviderAnswer:
             if not answer.ended:
                 await self._drain(answer)
         except Failure as failure:
+            failed = True
             answer.blame(failure)
             raise
         finally:
             usage.completion_tokens = reader.completion_tokens
-            self._reported(reader.usage)
+            if usage.completion_tokens or not failed:  # what failed before any output costs nothing
+                self._reported(reader.usage)
             answer.close()
 
     async def _read(self, answer: Answer, read: Callable[[bytes], T]) -> T:
