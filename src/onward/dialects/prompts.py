@@ -55,12 +55,12 @@ def read_prompts(kind: Prompts, value: Any, path: str) -> PromptList:
         where = f"{path}[{position}]"
         if type(item) is not first:
             raise invalid(where, f"'{path}' must hold prompts of one kind; '{where}' is {json_type(item)}.")
-        if first is str:
+        if type(item) is str:
             _check_empty(kind, item, where)
-        else:
-            if not item:
-                raise invalid(where, f"'{where}' is empty: send at least one token ID.")
-            checked_ids(cast("list[Any]", item), where)
+            continue
+        if not item:
+            raise invalid(where, f"'{where}' is empty: send at least one token ID.")
+        checked_ids(cast("list[Any]", item), where)
     return PromptList(items, batch=True)
 
 
