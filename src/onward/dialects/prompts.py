@@ -55,8 +55,8 @@ def read_prompts(kind: Prompts, value: Any, path: str) -> PromptList:
         where = f"{path}[{position}]"
         if type(item) is not first:
             raise invalid(where, f"'{path}' must hold prompts of one kind; '{where}' is {json_type(item)}.")
-        if type(item) is str:
-            _check_empty(kind, item, where)
+        if first is str:
+            _check_empty(kind, cast("str", item), where)
             continue
         if not item:
             raise invalid(where, f"'{where}' is empty: send at least one token ID.")
