@@ -19,8 +19,5 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own clock."""
 
-    def unix(self) -> float:
-        return time.time()
-
-    def monotonic(self) -> float:
-        return time.monotonic()
+    unix = staticmethod(time.time)
+    monotonic = staticmethod(time.monotonic)

@@ -42,6 +42,9 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     lenient: bool = False
     """Whether a value that is not taken counts as absent (a number too high: as the highest), instead of
     being refused."""
+    guessed: bool = False
+    """Of a lenient whole number: whether one that is written as text, or as a fraction, counts as what
+    a provider may take it for."""
     source: str = ""
     """The statement of the specification, or the server, that it comes from."""
 
@@ -222,6 +225,8 @@ class HeaderValue(StrEnum):
     PROVIDER_CLASS = "provider class"
     CONFIG_VERSION = "config version"
     IDEMPOTENCY_KEY = "idempotency key"
+
+    __hash__ = str.__hash__  # of an enum it runs in Python, several times a request
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):

@@ -99,22 +99,55 @@ class App:
     async def answer(self, exchange: Exchange) -> None:
         """See `cycle.Answering`. An answer that is not whole in the end is cut."""
         known: _Known = exchange.head.known  # of `open`
+        route, record = known.route, exchange.record
         self._metrics.began()
         if self._lifecycle.draining:
             exchange.keep_alive = False
         try:
-            await self._answer(exchange, known)
-        except asyncio.CancelledError:
-            pass  # the server ends
-        except Exception:
-            logger.exception("request_id=%s failed where none may", exchange.request_id)
+            if route is None:
+                await self._not_found(exchange, known.methods)
+                return
+            record.surface = route.surface
+            exchange.table = route.table
+            exchange.tail = known.tail
+            if not route.open:
+                self._check_open()
+                key = self._keys.known(known.digest) or await self._key(known.digest)
+                if key is not None:
+                    exchange.key = key
+                    record.key = key.name
+                    if key.tenant is not None:
+                        exchange.tenant = self._keys.tenant(key)
+            await route.endpoint(exchange)
+        except Disconnected:
+            record.disconnected = True
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - whatever it is, it is answered
+            await self._fail(exchange, error)
         finally:
             self.work.end()
-            record, route = exchange.record, known.route
             self._metrics.ended(record)
             if route is None or not route.quiet or record.status == 500:
                 self._log.write(record, time.monotonic())
             exchange.over()
+
+    async def _fail(self, exchange: Exchange, error: BaseException) -> None:
+        """Answer a request that has failed. Raises nothing."""
+        try:
+            if isinstance(error, Failure):
+                await exchange.fail(error)
+                return
+            if isinstance(error, asyncio.CancelledError):
+                failure = shutting_down()
+            else:
+                failure = went_wrong(exchange)
+                logger.error("request_id=%s failed", exchange.request_id, exc_info=error)
+            exchange.record.failure = failure.kind
+            if not exchange.answering:  # else it is cut: an end would make it look whole
+                await exchange.fail(failure)
+        except asyncio.CancelledError:
+            pass  # the server ends
+        except Exception:
+            logger.exception("request_id=%s failed where none may", exchange.request_id)
 
     def drop(self, exchange: Exchange) -> None:
         """See `cycle.Answering`."""
@@ -164,40 +197,6 @@ class App:
             FailureKind.METHOD_NOT_ALLOWED, f"{path} does not take {exchange.method}; it takes {allowed}."
         )
         await exchange.fail(failure, [(b"allow", allowed.encode())])
-
-    async def _answer(self, exchange: Exchange, known: _Known) -> None:
-        route = known.route
-        try:
-            if route is None:
-                await self._not_found(exchange, known.methods)
-                return
-            record = exchange.record
-            record.surface = route.surface
-            exchange.table = route.table
-            exchange.tail = known.tail
-            if not route.open:
-                self._check_open()
-                key = self._keys.known(known.digest) or await self._key(known.digest)
-                exchange.key = key
-                if key is not None:
-                    record.key = key.name
-                    exchange.tenant = self._keys.tenant(key)
-            await route.endpoint(exchange)
-        except Disconnected:
-            exchange.record.disconnected = True
-        except Failure as failure:
-            await exchange.fail(failure)
-        except asyncio.CancelledError:
-            failure = shutting_down()
-            exchange.record.failure = failure.kind
-            if not exchange.answering:
-                await exchange.fail(failure)
-        except Exception:
-            logger.exception("request_id=%s failed", exchange.request_id)
-            exchange.record.failure = FailureKind.INTERNAL
-            if exchange.answering:
-                return  # the answer is cut: an end would make it look whole
-            await exchange.fail(went_wrong(exchange))
 
     def _check_open(self) -> None:
         if self._lifecycle.draining:

@@ -92,6 +92,7 @@ class Cycle:
     """A request that comes in, and the answer that goes out. Its connection feeds it."""
 
     __slots__ = (
+        "_arrived",
         "_begun",
         "_chunked",
         "_connection",
@@ -128,7 +129,7 @@ class Cycle:
         self.keep_alive = head.keep_alive
         self._pieces: list[bytes] = [] if body is None else [body]
         self._size = 0
-        self._whole = body is not None
+        self._whole = self._arrived = body is not None
         self._expects = head.expects
         self._waiter: asyncio.Future[None] | None = None
         self._failure: Failure | None = None

@@ -126,9 +126,13 @@ class Exchange(Cycle):
         limit = limits.body_bytes
         if self.length is not None and self.length > limit:
             raise _too_large(limit)
-        body, whole = await self.read()
-        if not whole:
-            body = await self._read_more(body, limit, held)
+        if self._arrived:
+            self._arrived = False
+            body = self._pieces.pop()
+        else:
+            body, whole = await self.read()
+            if not whole:
+                body = await self._read_more(body, limit, held)
         if len(body) > limit:
             raise _too_large(limit)
         self._unread = False

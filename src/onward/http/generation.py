@@ -6,8 +6,9 @@ a caller has seen to its end stands in the ledger.
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from operator import methodcaller
+from typing import Any, Final
 
 from onward.admission.gate import Gate
 from onward.core.failure import Failure, FailureKind
@@ -25,6 +26,7 @@ from onward.http.watch import Watch
 from onward.wire.body import check_body_headers, decode_body
 
 logger = logging.getLogger("onward")
+_WHOLE: Final = methodcaller("whole")
 
 
 async def read_body(exchange: Exchange, limits: Limits, held: HeldBodies) -> tuple[bytes, dict[str, Any]]:
@@ -33,11 +35,14 @@ async def read_body(exchange: Exchange, limits: Limits, held: HeldBodies) -> tup
     What its header says is looked at first: a caller that waits to be asked for its body
     (`Expect: 100-continue`) is not asked in vain.
     """
-    check_body_headers(
-        exchange.header(b"content-type"),
-        exchange.header(b"content-encoding"),
-        exchange.dialect.untyped_body_lacks,
-    )
+    head, dialect = exchange.head, exchange.dialect
+    if head.checked is not dialect:
+        check_body_headers(
+            exchange.header(b"content-type"),
+            exchange.header(b"content-encoding"),
+            dialect.untyped_body_lacks,
+        )
+        head.checked = dialect
     raw = await exchange.read_body(limits, held)
     if len(raw) < LARGE_BODY:
         return raw, decode_body(raw)
@@ -75,14 +80,14 @@ class Generation:
         self._idempotency = idempotency
         self._assumed = assumed_max_tokens
 
-    async def completions(self, exchange: Exchange) -> None:
-        await self._generate(exchange, COMPLETIONS)
+    def completions(self, exchange: Exchange) -> Awaitable[None]:
+        return self._generate(exchange, COMPLETIONS)
 
-    async def chat(self, exchange: Exchange) -> None:
-        await self._generate(exchange, CHAT)
+    def chat(self, exchange: Exchange) -> Awaitable[None]:
+        return self._generate(exchange, CHAT)
 
-    async def messages(self, exchange: Exchange) -> None:
-        await self._generate(exchange, MESSAGES)
+    def messages(self, exchange: Exchange) -> Awaitable[None]:
+        return self._generate(exchange, MESSAGES)
 
     async def _generate(self, exchange: Exchange, surface: Surface) -> None:
         named = request_name(exchange)
@@ -91,9 +96,11 @@ class Generation:
         if not isinstance(name, str):
             await in_turn(surface.read, exchange, raw, body)  # which says what is wrong with it
             name = None
-        target = await self._models.target(exchange.dialect, name, exchange.key)
+        models, dialect, key = self._models, exchange.dialect, exchange.key
+        target = models.known(dialect, name, key) or await models.target(dialect, name, key)
         exchange.record.model = target.model.id
-        _check_agreement(exchange, target)
+        if target.model.agreement:
+            _check_agreement(exchange, target)
         asked = Asked(exchange, surface, target, raw, body)
         if named is None:
             await self._answer(exchange, asked, None)
@@ -128,7 +135,7 @@ class Generation:
             if asked.stream:
                 await self._stream(exchange, asked, bill, watch, recording)
             else:
-                _, body = await self._tries.first(exchange, asked, bill, lambda one: one.whole())
+                _, body = await self._tries.first(exchange, asked, bill, _WHOLE)
                 await bill.settle(body, given=False)
                 await (exchange if recording is None else recording).respond(200, body)
         except asyncio.CancelledError:
@@ -185,7 +192,7 @@ class Generation:
 
 def _check_agreement(exchange: Exchange, target: Target) -> None:
     """Raises AGREEMENT_REQUIRED for a model whose terms the caller's tenant has not accepted."""
-    if not target.model.agreement or exchange.key is None:
+    if exchange.key is None:
         return
     if exchange.tenant is None or target.model.id not in exchange.tenant.agreements:
         raise Failure(

@@ -14,7 +14,7 @@ _LONGEST_KNOWN: Final = 4096
 class Head:
     """What a header says, apart from the length of the body. Requests share it: it is not to be changed."""
 
-    __slots__ = ("expects", "fields", "keep_alive", "known", "method", "path", "query", "version")
+    __slots__ = ("checked", "expects", "fields", "keep_alive", "known", "method", "path", "query", "version")
 
     def __init__(
         self, method: str, url: bytes, version: str, fields: list[tuple[bytes, bytes]], *, keep_alive: bool
@@ -32,6 +32,8 @@ class Head:
         self.keep_alive = keep_alive and version == "1.1"
         self.expects = version == "1.1" and _waits_for_100(fields)
         """Whether the caller waits to be asked for its body."""
+        self.checked: Any = None
+        """By which rules a body with this header was found to be taken."""
         self.known: Any = None
         """What the application has found out about requests of this header."""
 

@@ -43,6 +43,13 @@ class Models:
             for one in several
         }
 
+    def known(self, dialect: Dialect, reference: str | None, key: Key | None) -> Target | None:
+        """What `target` gives, where that was asked for before and is still open to the key."""
+        if reference is None:
+            return None
+        known = self._by_name.get((dialect, reference))
+        return known if known is not None and (key is None or key.allows(known.model.id)) else None
+
     async def target(self, dialect: Dialect, reference: str | None, key: Key | None) -> Target:
         """The model of a reference, with the checkpoint (TC-1) or the deployment (P-5) that it names. Raises
         `Failure`.
@@ -50,8 +57,8 @@ class Models:
         None: the first model that the key may use.
         """
         if reference is not None:
-            known = self._by_name.get((dialect, reference))
-            if known is not None and (key is None or key.allows(known.model.id)):
+            known = self.known(dialect, reference, key)
+            if known is not None:
                 return known
             parsed = parse(dialect, reference)
             seen = self._catalog if key is None or key.models is None else Catalog(self.visible(key))
@@ -130,13 +137,18 @@ class Models:
         """The first deployment of each model."""
         return [deployments[0].deployment for deployments in self._deployments.values()]
 
-    def unready(self) -> list[str]:
-        """Why requests cannot be answered yet, one line for each engine that is not up."""
-        return [
-            f"{name}: {status.state}{': ' if status.detail else ''}{status.detail}"
-            for name, status in self.status().items()
-            if status.state is not EngineState.READY
-        ]
+    def unready(self, newcomers: set[str]) -> list[str]:
+        """Why requests cannot be answered yet, one line for each engine that is not up.
+
+        `newcomers` do not count before they were up once. Those that are leave the set.
+        """
+        lines: list[str] = []
+        for name, status in self.status().items():
+            if status.state is EngineState.READY:
+                newcomers.discard(name)
+            elif name not in newcomers:
+                lines.append(f"{name}: {status.state}{': ' if status.detail else ''}{status.detail}")
+        return lines
 
 
 def not_ours(model: str) -> Failure:
