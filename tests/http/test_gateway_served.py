@@ -181,7 +181,7 @@ async def test_progress_is_marked(text_side, tmp_path):
             await running.admission.gate.mark()
             [entry] = await running.entries()
             assert entry.state is State.HELD
-            await running.authority.bury(running.admission._lease)
+            await running.authority.bury(running.admission.lease)
             [entry] = await running.entries()
             assert (entry.state, entry.estimated) == (State.EXPIRED, True)
             assert entry.charged == cost(4, entry.usage.completion_tokens) > cost(4, 1)
