@@ -80,14 +80,14 @@ async def test_headers_of_a_dialect(text_side, tmp_path, monkeypatch, dialect: s
     )
     monkeypatch.setitem(DIALECTS, dialect, msgspec.structs.replace(DIALECTS[dialect], headers=headers))
     async with edge(text_side, tmp_path, dialects={dialect: "/v1"}) as running:
-        running.client.headers["idempotency-key"] = "key 1"
         for stream in (False, True):
+            running.client.headers["idempotency-key"] = f"key {stream:d}"
             sent = (await running.complete(stream=stream)).headers
             assert sent["x-trace"] == sent["x-request-id"]
             assert sent.get_list("x-request-id") == [sent["x-trace"]]
             assert sent["x-class"] == "primary"
             assert re.fullmatch("[0-9a-f]{12}", sent["x-version"])
-            assert sent["idempotency-key"] == "key 1"
+            assert sent["idempotency-key"] == f"key {stream:d}"
         listed = await running.client.get("/v1/models")
         assert "x-class" not in listed.headers
         assert listed.headers["x-version"] == sent["x-version"]
