@@ -209,6 +209,7 @@ def test_engines_come_stay_and_go(gguf, tmp_path, workers: int):
         )
         assert told.json().get("added") == ["models.other"], told.text + server.log.read_text()
         until(lambda: len(named(server.process.pid, "onward.engines.llama")) == 2)
+        assert httpx.get(f"{server.base_url}/readyz", verify=False).status_code == 200
         assert complete(server, model="kept").status_code == 200
         answer = complete(server, model="other")
         assert answer.status_code in (200, 503), answer.text

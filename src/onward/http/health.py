@@ -50,7 +50,8 @@ class Health:
         await exchange.respond(200, b'{"status":"ok"}')
 
     async def readyz(self, exchange: Exchange) -> None:
-        reasons = ["shutting down"] if self._lifecycle.draining else self._models.unready()
+        lifecycle = self._lifecycle
+        reasons = ["shutting down"] if lifecycle.draining else self._models.unready(lifecycle.newcomers)
         reasons += self._troubles()
         if reasons:
             body = msgspec.json.encode({"status": "not ready", "reasons": reasons})

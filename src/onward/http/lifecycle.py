@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Lifecycle:
-    """Whether this process takes new work."""
+    """What this process has before it, and behind."""
 
     draining: bool = field(default=False)
+    """Whether it takes no new work."""
+    newcomers: set[str] = field(default_factory=set[str])
+    """Deployments that came while it ran and were never up: that they start makes it no less ready."""
 
 
 class Work:

@@ -119,6 +119,9 @@ class HttpSide:
         self._prepared = None
         old = self._live[-1]
         _keep_rests(old, new, self._lasting)
+        newcomers = self._lasting.lifecycle.newcomers
+        newcomers |= new.plan.sockets.keys() - old.plan.sockets.keys()
+        newcomers &= new.plan.sockets.keys()
         self._live.append(new)
         self._admission.take_up(new.plan.config)
         self._lasting.models = new.built.models
