@@ -58,7 +58,9 @@ def passed_surfaces(*, most_choices: int, best_of: Integer, lenient: bool) -> di
             _field("n", Integer(low=1, high=most_choices), "Choices for each prompt.", default=1),
             *_loose(
                 lenient,
-                _field("best_of", best_of, "Candidates for each prompt; all are counted."),
+                msgspec.structs.replace(
+                    _field("best_of", best_of, "Candidates for each prompt; all are counted."), guessed=True
+                ),
                 _field("max_tokens", Integer(low=0 if not lenient else 1, high=INT32_HIGH), _LIMIT),
                 *_STREAM,
             ),

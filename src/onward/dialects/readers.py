@@ -5,6 +5,7 @@ neutral value or raises `Failure`.
 """
 
 from collections.abc import Callable, Mapping
+from math import ceil
 from typing import Any, Final, NoReturn, TypeVar, cast
 
 from onward.core.failure import Failure, excerpt, invalid
@@ -64,14 +65,33 @@ def field_reader(field: Field) -> Reader:
         return strict
 
     highest = field.value.high if isinstance(field.value, Integer) else None
+    guessed = field.guessed
 
     def read(value: Any, path: str) -> Any:
         try:
             return strict(value, path)
         except Failure:
-            return highest if highest is not None and type(value) is int and value > highest else default
+            if highest is None:
+                return default
+            if guessed and (number := _guess(value, highest)) >= 1:
+                return number
+            return highest if type(value) is int and value > highest else default
 
     return read
+
+
+def _guess(value: Any, highest: int) -> int:
+    """The whole number that the most lenient of readers could find in a value, at most `highest`; else 0."""
+    try:
+        number = float(value) if type(value) in (int, float, str) else 0.0
+    except (ValueError, OverflowError):
+        try:
+            number = int(value, 0) if type(value) is str else highest
+        except ValueError:
+            return 0
+    if number != number:  # noqa: PLR0124 - NaN
+        return 0
+    return highest if number >= highest else ceil(max(number, 0))
 
 
 def object_reader(fields: tuple[Field, ...]) -> Reader:
