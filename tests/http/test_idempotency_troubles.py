@@ -7,13 +7,17 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from onward.admission.idempotency import Binding, Claim, Claimed, Kept, KeptAnswer
 from onward.admission.keys import Key
 from onward.admission.ledger import State
 from onward.http.limits import Limits
 from onward.stores.limits import MemoryLimits
 from onward.wiring.authority import Authority
+from onward.wiring.config import Retention
+from tests.contract.stores import apply, reserve, settle
 from tests.http.gateway import Gateway, cost, data_of, gateway, units
 from tests.http.harness import MODEL, SlowEngine, edge, until
 from tests.http.test_gateway_shared import start  # noqa: F401 - a fixture
@@ -283,3 +287,32 @@ async def test_g27_a_key_that_is_revoked_on_one_gateway_gets_nothing_on_another(
         while (await two.complete(secret=secret, headers=NAMED)).status_code != 401:
             await asyncio.sleep(0.05)
     assert len(mock.requests) == 1
+
+
+async def test_old_answers_are_forgotten(tmp_path, mock):
+    """When the supervisor starts, and every hour; those that run are not answers."""
+    day_ms = 86_400_000
+    now = int(time.time() * 1000)
+    async with serving(tmp_path, mock, config={"retention": Retention(idempotency_hours=24)}) as running:
+        store = running.store
+        ages = {"old": now - 2 * day_ms, "new": now - day_ms // 2}
+        claims = {
+            name: Claim(
+                scope="ci", name=name, path="/p", body_sha256=b"", request_id=name, lease="l", at_ms=at_ms
+            )
+            for name, at_ms in ages.items()
+        }
+        await store.claim(list(claims.values()))
+        for name in ages:
+            answer = KeptAnswer(status=200, headers=(), body=b"")
+            ending = settle(name, 0, binding=Binding(scope="ci", name=name, answer=answer))
+            await apply(store, reserve(name, 0, lease="l"), ending)
+        authority = Authority(running.config, store, MemoryLimits(time.monotonic))
+        pruning = asyncio.create_task(authority._prune())
+        again = [msgspec.structs.replace(claim, request_id="another") for claim in claims.values()]
+        async with asyncio.timeout(5):
+            while isinstance((await store.claim(again))[0], Kept):
+                await asyncio.sleep(0.01)
+        pruning.cancel()
+        old, new = await store.claim(again)
+        assert (old, type(new)) == (Claimed(), Kept)
