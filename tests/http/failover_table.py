@@ -300,7 +300,8 @@ What becomes of a request when the provider of its model fails, and who pays for
   [configuration.md](configuration.md).
 - An engine of ours that is not up is tried last as well.
 - Where a provider has several addresses (`base_urls`), the one with the fewest requests is asked. One that
-  cannot be connected to is replaced by the next within the same try; one that fails rests by itself.
+  cannot be connected to is replaced by the next within the same try; one that fails, or asks to wait,
+  rests by itself.
 - Each HTTP process decides by what it has seen itself. No health check is ever sent: requests find out.
 - `onward models explain MODEL` says where a request would go now, and why.
 - An API that tells who answered says `primary` for the first deployment of the config, else `fallback`.

@@ -417,6 +417,22 @@ async def test_a_replica_whose_answers_are_bad_rests(tmp_path, mock, other, stre
         assert state_of(running) is State.CLOSED
 
 
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_replica_that_asks_to_wait_rests_alone(tmp_path, mock, other, status: int):
+    """The others go on; where all of them asked to wait the deployment rests."""
+    mock.always(Behaviour(status=status, retry_after="7"))
+    several = settings.Provider(name="several", protocol="openai", base_urls=[mock.base_url, other.base_url])
+    with MockProvider() as standby:
+        async with failover(tmp_path, several, provider(standby)) as running:
+            classes = [await class_of(running) for _ in range(6)]
+            assert (classes.count("fallback"), len(mock.requests)) == (1, 1)
+            assert state_of(running) is State.CLOSED
+            other.always(Behaviour(status=status, retry_after="9"))
+            assert [await class_of(running) for _ in range(3)] == ["fallback"] * 3
+            assert (len(mock.requests), len(other.requests)) == (1, 6)
+            assert state_of(running) is State.OPEN
+
+
 # A real sibling
 
 

@@ -64,7 +64,8 @@ class Failure(Exception):  # noqa: N818 - a failure is a result that a caller se
     the input. `param` is the path of the offending field, such as ``messages[2].content``.
     `retry_after` is in whole seconds; 429 and 503 always carry one (a default where unset).
     `upstream_status` is what the only provider of a model answered: some APIs pass it on (K-7).
-    `excused`: it says nothing of a deployment's health, though others of its kind do.
+    `excused`: it says nothing of a deployment's health, though others of its kind do. `one_address`: it is
+    of one of a deployment's addresses, and another one takes requests: `retry_after` is not of them all.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Failure(Exception):  # noqa: N818 - a failure is a result that a caller se
         self.retry_after = retry_after
         self.upstream_status = upstream_status
         self.excused = excused
+        self.one_address = False
 
 
 def invalid(param: str | None, message: str) -> Failure:

@@ -1,6 +1,6 @@
 """One provider over several addresses that answer alike: the one with the fewest requests is asked."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from onward.core.failure import Failure, FailureKind
@@ -69,7 +69,7 @@ class Replicas:
         while True:
             replica = self._pick(left)
             left.remove(replica)
-            answer = ReplicaAnswer(replica, self._health)
+            answer = ReplicaAnswer(replica, self._health, self._awake)
             try:
                 await answer.open(path, body, headers)
             except Unsent as failure:
@@ -88,6 +88,10 @@ class Replicas:
         ties = [one for one in awake if one.in_flight == least]
         self._turn += 1
         return ties[self._turn % len(ties)]
+
+    def _awake(self) -> bool:
+        """Whether one of them does not rest."""
+        return any(not self._health.rests(one.name) for one in self._replicas)
 
     def conceal(self, text: str) -> str:
         """See `Provider.conceal`."""
@@ -124,6 +128,7 @@ class ReplicaAnswer:
 
     __slots__ = (
         "_answer",
+        "_awake",
         "_began_in",
         "_blamed",
         "_health",
@@ -137,9 +142,11 @@ class ReplicaAnswer:
     first: float | None = None
     """Nobody looks into its pieces: its end decides."""
 
-    def __init__(self, replica: Replica, health: Health) -> None:
+    def __init__(self, replica: Replica, health: Health, awake: Callable[[], bool]) -> None:
+        """`awake`: whether any of them can be asked."""
         self._replica = replica
         self._health = health
+        self._awake = awake
         self._blamed: Failure | None = None
         self._open = False
 
@@ -180,6 +187,7 @@ class ReplicaAnswer:
             name = self._replica.name
             if self._blamed is not None:
                 self._health.failed(name, self._blamed, self)
+                self._blamed.one_address = self._awake()
             elif self._answer.ended:
                 self._health.succeeded(name, self._began_in)
             else:

@@ -130,7 +130,8 @@ class Breaker:
         """
         policy, rest, now = self._policy, self._now(), self._clock()
         self.last, self.last_at = failure.kind, now
-        wait = min(float(failure.retry_after or 0), policy.retry_after_most_s)
+        asked_for = 0.0 if failure.one_address else float(failure.retry_after or 0)
+        wait = min(asked_for, policy.retry_after_most_s)
         if rest is not None and rest.probe is not progress:
             rest.until = max(rest.until, now + wait)
             return
