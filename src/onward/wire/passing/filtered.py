@@ -1,8 +1,8 @@
 """A provider's answer as it passes, held against the patterns of its model's output.
 
-Events wait, whole, until all their text is clear. A choice in which something is found ends in front of
-the event that holds the beginning of it; the others go on. Whatever text a provider adds to an answer
-counts, in fields that we know or not.
+Events wait, whole, until all their text is clear; those of other choices do not wait for them. A choice in
+which something is found ends in front of the event that holds the beginning of it; the others go on. All
+text that a provider adds to an answer counts, in fields that we know or not.
 """
 
 import json
@@ -264,7 +264,7 @@ class FilteredWatch:
 
     def _event(self, raw: bytes, out: list[bytes]) -> None:
         fields = _fields(raw)
-        parts = [] if fields is None else self._shape.parts(fields)
+        parts = [] if fields is None else _by_choice(self._shape.parts(fields))
         live = [part for part in parts if part.index not in self._blocked]
         if fields is None or not parts:
             self._give(raw, out, brings=False)
@@ -309,8 +309,7 @@ class FilteredWatch:
             return
         if not event.dropped:
             self._give(event.raw, out, brings=event.brings)
-            return
-        if {part.index for part in self._shape.parts(event.fields)} - event.dropped:
+        elif {part.index for part in self._shape.parts(event.fields)} - event.dropped:
             data = _encode(self._shape.without(event.fields, event.dropped))
             self._give(with_data(event.raw, data), out, brings=event.brings)
 
@@ -323,6 +322,19 @@ class FilteredWatch:
             out += self._waiting
             self._waiting.clear()
         out.append(event)
+
+
+def _by_choice(parts: list[Part]) -> list[Part]:
+    """One part for each choice, also where an event tells twice of one."""
+    if len({part.index for part in parts}) == len(parts):
+        return parts
+    joined: dict[int, Part] = {}
+    for part in parts:
+        known = joined.get(part.index)
+        if known is not None:
+            part = Part(part.index, known.texts + part.texts, finished=known.finished or part.finished)  # noqa: PLW2901
+        joined[part.index] = part
+    return list(joined.values())
 
 
 def check_whole(content: ContentFilter, shape: Shape, body: bytes) -> Found | None:
