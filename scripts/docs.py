@@ -60,7 +60,7 @@ price = { input = "0.10", cached_input = "0.02", output = "0.40" }
 ```
 
 - Unknown settings are faults, and so are settings that this version knows but cannot honour yet:
-  the engines `vllm` and `sglang`, and `content_filter`. Nothing is ignored.
+  the engines `vllm` and `sglang`. Nothing is ignored.
 - Amounts are decimal strings, such as `"0.40"`.
 - `[dialects]` names the APIs that are spoken, each with its base path; absent: `openai = "/v1"`.
   Several hang beside each other: `openai = "/v1"` and `tinker = "/tinker/api/v1"`. Paths outside of
