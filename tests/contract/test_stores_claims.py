@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from onward.admission.idempotency import Binding, Claim, Claimed, Conflict, Kept, KeptAnswer, Running
@@ -57,16 +58,18 @@ async def test_a_batch_is_in_order(store: Store):
 
 
 @pytest.mark.covers("P-8")
-async def test_what_is_settled_is_kept(place: Place, store: Store):
+@pytest.mark.parametrize("times", [0, 1, 100_000])
+async def test_what_is_settled_is_kept(place: Place, store: Store, times: int):
     """Its answer, byte for byte, also for a server that starts after a crash."""
+    answer = msgspec.structs.replace(ANSWER, body=ANSWER.body * times)
     await store.claim([named()])
     await apply(store, reserve("r", 60))
-    await apply(store, settle("r", 45, binding=bound()))
-    assert await store.claim([named(request_id="s")]) == [Kept("r", ANSWER)]
+    await apply(store, settle("r", 45, binding=Binding(scope="ci", name="n", answer=answer)))
+    assert await store.claim([named(request_id="s")]) == [Kept("r", answer)]
     await store.unclaim([named()])
-    assert await store.claim([named(request_id="s")]) == [Kept("r", ANSWER)], "it is not let go any more"
+    assert await store.claim([named(request_id="s")]) == [Kept("r", answer)], "it is not let go any more"
     again = await place.crash()
-    assert await again.claim([named(request_id="t")]) == [Kept("r", ANSWER)]
+    assert await again.claim([named(request_id="t")]) == [Kept("r", answer)]
     assert (await entry(again, "r")).charged == 45
 
 

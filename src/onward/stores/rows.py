@@ -21,12 +21,18 @@ STATES: Final = {State.HELD: 0, State.SETTLED: 1, State.RELEASED: 2, State.EXPIR
 _BY_NUMBER: Final = {number: state for state, number in STATES.items()}
 
 
+_PRESSED_FROM: Final = 4096
+"""Bytes. Below it pressing costs more than it saves."""
+_PRESSED: Final = b"\x78"
+"""The first byte of what zlib makes; MessagePack begins a map with another one."""
+_encode_answer: Final = msgspec.msgpack.Encoder().encode
 _decode_answer: Final = msgspec.msgpack.Decoder(KeptAnswer).decode
 
 
 def answer_bytes(answer: KeptAnswer) -> bytes:
     """A kept answer as a database has it. Events of a stream are much alike: pressed, little is left."""
-    return zlib.compress(msgspec.msgpack.encode(answer), level=1)
+    encoded = _encode_answer(answer)
+    return encoded if len(encoded) < _PRESSED_FROM else zlib.compress(encoded, level=1)
 
 
 def claimed(claim: Claim, row: Row) -> ClaimResult:
@@ -38,8 +44,12 @@ def claimed(claim: Claim, row: Row) -> ClaimResult:
         body_sha256=body,
         request_id=request_id,
         lease=lease,
-        answer=None if answer is None else _decode_answer(zlib.decompress(answer)),
+        answer=None if answer is None else _answer(answer),
     )
+
+
+def _answer(kept: bytes) -> KeptAnswer:
+    return _decode_answer(zlib.decompress(kept) if kept.startswith(_PRESSED) else kept)
 
 
 def stored_key(row: Row, names: Names) -> StoredKey:
