@@ -11,7 +11,8 @@ from onward.core.content_filter import ContentFilter
 from onward.core.delta import ChoiceDelta, FinishReason, ToolCallDelta, fold
 from onward.core.failure import Failure, FailureKind
 from onward.core.filtered_deltas import FilteredDeltas
-from onward.wire.passing.filtered import FilteredWatch, OpenAiShape
+from onward.wire.passing.filtered import FilteredWatch
+from onward.wire.passing.shapes import OpenAiShape
 from onward.wire.passing.stream import StreamWatch
 from tests.laws.test_passing import streams
 

@@ -7,10 +7,10 @@ import msgspec
 
 from onward.core.failure import Failure
 from onward.core.usage import Usage
-from onward.wire.passing.filtered import MessagesShape, OpenAiShape, Shape
 from onward.wire.passing.messages_stream import MessagesWatch
 from onward.wire.passing.messages_whole import read_whole_message
 from onward.wire.passing.outgoing import Passed
+from onward.wire.passing.shapes import MessagesShape, OpenAiShape, Shape
 from onward.wire.passing.stream import StreamWatch
 from onward.wire.passing.whole import WholeAnswer, read_whole, with_usage
 
