@@ -47,6 +47,8 @@ class FailureKind(StrEnum):
     """A provider fell silent after the first piece of output."""
     UPSTREAM_CONTENT_REJECTED = "upstream_content_rejected"
     """A provider's own filter refused the prompt."""
+    UPSTREAM_CONTEXT_EXCEEDED = "upstream_context_exceeded"
+    """A provider refused the request as too long for the model."""
     DEADLINE_EXCEEDED = "deadline_exceeded"
     CANCELLED = "cancelled"
     CONTENT_BLOCKED_INPUT = "content_blocked_input"

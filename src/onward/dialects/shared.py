@@ -35,6 +35,7 @@ FAILURES: Final[dict[Kind, ErrorRow]] = {
     Kind.UPSTREAM_TIMEOUT: ErrorRow(504, _SERVER, "upstream_timeout"),
     Kind.PARTIAL_RESPONSE_TIMEOUT: ErrorRow(504, _SERVER, "upstream_timeout"),
     Kind.UPSTREAM_CONTENT_REJECTED: ErrorRow(400, _REQUEST, "content_rejected"),
+    Kind.UPSTREAM_CONTEXT_EXCEEDED: ErrorRow(400, _REQUEST, "context_length_exceeded"),
     Kind.DEADLINE_EXCEEDED: ErrorRow(504, _SERVER, "deadline_exceeded"),
     Kind.CANCELLED: ErrorRow(499, _REQUEST, "request_cancelled"),
     Kind.CONTENT_BLOCKED_INPUT: ErrorRow(400, _REQUEST, "content_blocked"),

@@ -76,6 +76,7 @@ TOKENS: Final = Dialect(
             429, "rate_limit_error", "rate_limit_exceeded", passes_status=True
         ),
         Kind.UPSTREAM_CONTENT_REJECTED: ErrorRow(400, _REQUEST, "invalid_request", passes_status=True),
+        Kind.UPSTREAM_CONTEXT_EXCEEDED: ErrorRow(400, _REQUEST, "invalid_request", passes_status=True),
         Kind.UPSTREAM_UNAVAILABLE: _UNREACHABLE,
         Kind.PARTIAL_RESPONSE_TIMEOUT: _UNREACHABLE,
         Kind.UPSTREAM_TIMEOUT: _UNREACHABLE,

@@ -14,6 +14,7 @@ _MOVABLE: Final = frozenset(
         FailureKind.UPSTREAM_UNAVAILABLE,
         FailureKind.UPSTREAM_TIMEOUT,
         FailureKind.UPSTREAM_CONTENT_REJECTED,
+        FailureKind.UPSTREAM_CONTEXT_EXCEEDED,
         FailureKind.INVALID_REQUEST,
         FailureKind.BODY_TOO_LARGE,
         FailureKind.CONTEXT_LENGTH_EXCEEDED,

@@ -10,6 +10,8 @@ from typing import Any, Final, cast
 
 from onward.core.failure import Failure, FailureKind
 from onward.wire.passing.rejection import STATUSES, content_rejected, rejected, rejects
+from onward.wire.passing.too_long import STATUSES as LENGTH_STATUSES
+from onward.wire.passing.too_long import context_exceeded, says_too_long, too_long
 
 _LONGEST_WAIT: Final = 24 * 3600
 """Seconds in a `Retry-After` that are believed."""
@@ -23,10 +25,12 @@ _RATE_WORDS: Final = ("rate_limit", "too_many_requests", "tokens_exceeded")
 
 def refusal(status: int, headers: Mapping[bytes, bytes], now: float, body: bytes = b"") -> Failure:
     """The failure that an answer of any other status than 2xx is. `now`: Unix seconds. `body`: as much of it
-    as has come; of it shows only whether the content was refused.
+    as has come; of it shows only whether the content was refused, or its length.
     """
     if status in STATUSES and body and rejected(body):
         return content_rejected(status)
+    if status in LENGTH_STATUSES and body and too_long(body):
+        return context_exceeded(status)
     wait = retry_after(headers.get(b"retry-after"), now)
     if status in _INVALID:
         return Failure(
@@ -69,6 +73,8 @@ def stream_error(error: Any) -> Failure:
     """The failure that an error in a stream is, or in an answer that claims to be good."""
     if rejects(error):
         return content_rejected()
+    if says_too_long(error):
+        return context_exceeded()
     fields = cast("dict[str, Any]", error) if type(error) is dict else {}
     codes = [fields.get(name) for name in ("code", "status", "type")]
     known = {str(code) for code in codes if type(code) is int or type(code) is str}
