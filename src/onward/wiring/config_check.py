@@ -160,7 +160,7 @@ def _model(model: "Model", path: str) -> Iterator[str]:
         for name in ("input", "cached_input", "output"):
             yield from gateway_check.amount_faults(getattr(model.price, name), f"{path}.price.{name}")
     for n, capability in enumerate(model.capabilities):
-        if capability == "images" and not any(deployment.mmproj for deployment in model.deployments):
+        if capability == "images" and not any(one.mmproj or one.provider for one in model.deployments):
             yield f"{path}.capabilities[{n}]: images needs a deployment with mmproj, a projector for images"
         elif capability in model.capabilities[:n]:
             yield f"{path}.capabilities[{n}]: {capability} stands there twice"

@@ -86,3 +86,10 @@ async def test_what_a_provider_becomes():
     assert [replica.name for replica in made["several"].status().replicas] == ["1", "2"]
     for provider in (*made.values(), provider_of(several)):
         await provider.close()
+
+
+def test_a_model_of_a_provider_may_take_images(tmp_path):
+    path = tmp_path / "onward.toml"
+    text = MODEL.replace('id = "m"', 'id = "m"\ncapabilities = ["chat", "tools", "images"]')
+    path.write_text(f'[[providers]]\nname = "up"\nprotocol = "openai"\nbase_url = "http://a/v1"\n{text}')
+    assert config.check(path) == []
