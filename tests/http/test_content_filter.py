@@ -3,12 +3,15 @@
 import json
 from typing import Any
 
+import httpx
 import pytest
 
 from onward.core.usage import Usage
 from onward.engines.scripted import ScriptedEngine
 from onward.wiring import config as settings
-from tests.http.gateway import MODEL, Gateway, data_of, gateway
+from tests.conftest import start_server
+from tests.http.gateway import MODEL, Gateway, another_key, data_of, gateway
+from tests.http.messages import message_of
 
 OTHER = "it is another plan altogether"
 PAYS = {"balance": "1.00"}
@@ -320,3 +323,97 @@ async def test_other_models_have_no_filter(text_side, tmp_path):
         assert json.loads(answer.text)["choices"][0]["text"] == "the secret"
         assert answer.json()["model"] == MODEL
         assert (await served.entry()).usage == Usage(1, 3)
+
+
+@pytest.mark.covers("P-9", "P-12")
+@pytest.mark.parametrize("mount", ["/v1", "/prentis/v1"])
+async def test_a_stream_of_messages_ends_in_front_of_what_is_blocked(running, text_side, mount):
+    engine = says(text_side, "this is the secret plan of them all")
+    async with running(engine, block_output=["the secret"]) as served:
+        body = {"messages": [{"role": "user", "content": "two words"}], "max_tokens": 20}
+        streamed = message_of((await served.post(f"{mount}/messages", {**body, "stream": True})).text)
+        assert (streamed["content"][0]["text"], streamed["stop_reason"]) == ("this is ", "refusal")
+        assert streamed["stopped"]
+        whole = await served.post(f"{mount}/messages", body)
+        assert whole.status_code == 400
+        assert whole.json()["error"]["type"] == "invalid_request_error"
+
+
+REAL = """
+[dialects]
+openai = "/v1"
+prentis = "/prentis/v1"
+
+[[models]]
+id = "org/model"
+context_length = 2048
+content_filter = {{ block_input = ["(?i)forbidden"], block_output = ['\\bParis\\b'] }}
+
+  [[models.deployments]]
+  name = "local"
+  engine = "llama"
+  source = "{source}"
+  slots = 2
+"""
+
+
+def test_the_real_model_says_no_word_that_is_blocked(gguf, tmp_path):
+    """Over processes of their own: two that answer, one that samples."""
+    running = start_server(tmp_path, "--workers", "2", config=REAL.format(source=gguf))
+    try:
+        running.wait_ready()
+        body = {"model": MODEL, "prompt": "The capital of France is", "max_tokens": 12, "temperature": 0}
+        with httpx.Client(base_url=running.base_url, timeout=30) as client:
+            whole = client.post("/prentis/v1/completions", json=body)
+            assert (whole.status_code, whole.json()["error"]["code"]) == (400, "CONTENT_BLOCKED_OUTPUT")
+            body["prompt"] = "Repeat: one two three Paris. Repeat: one two three"
+            stream = client.post("/v1/completions", json={**body, "stream": True, "return_token_ids": True})
+            assert "Paris" not in stream.text
+            refused = client.post("/v1/completions", json={**body, "prompt": "a Forbidden word"})
+            assert refused.json()["error"]["code"] == "content_blocked"
+            fine = client.post("/v1/completions", json={**body, "prompt": "1 2 3 4 5", "max_tokens": 5})
+            assert fine.status_code == 200, fine.text
+        assert "blocked by content_filter.block_output[0]" in running.log.read_text()
+    finally:
+        running.process.kill()
+        running.process.wait()
+
+
+@pytest.mark.covers("P-9", "K-7")
+@everywhere
+@pytest.mark.parametrize("path", ["completions", "chat/completions", "messages"])
+async def test_terms_that_nobody_has_accepted(text_side, tmp_path, mount, path):
+    """Before anything else is read of the body, and it costs nothing."""
+    engine = says(text_side, "fine")
+    accepted = settings.Tenant(name="other", balance="1.00", agreements=[MODEL])
+    model = {"agreement": True}
+    async with gateway(
+        tmp_path,
+        engine,
+        text_side=text_side,
+        tenant=PAYS,
+        tenants=[accepted],
+        keys=[another_key("accepts", tenant="other")],
+        model=model,
+        mounts=MOUNTS,
+    ) as served:
+        prompt = (
+            {"prompt": "two words"}
+            if path == "completions"
+            else {"messages": [{"role": "user", "content": "two words"}]}
+        )
+        answer = await served.post(f"{mount}/{path}", {"max_tokens": 5, **prompt})
+        if answer.status_code == 404:
+            assert (mount, path) in {("/tinker/v1", "messages"), ("/tokens/v1", "messages")}
+            return
+        error = answer.json()["error"]
+        assert answer.status_code == 403
+        if path == "messages":
+            assert error["type"] == "permission_error"
+        else:
+            code = "AGREEMENT_REQUIRED" if mount.startswith("/prentis") else "agreement_required"
+            assert (error["code"], error["param"]) == (code, "model")
+        assert engine.requests == []
+        assert await served.entries() == []
+        answer = await served.post(f"{mount}/{path}", {"max_tokens": 5, **prompt}, secret="on-secret-accepts")
+        assert answer.status_code == 200, answer.text

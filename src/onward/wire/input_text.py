@@ -31,6 +31,7 @@ _FORM: Final = frozenset(
     {"role", "type", "signature", "cache_control", "image_url", "video_url", "audio_url"}
 )
 """Members that are no text: words of the API, seals of a provider, addresses and pictures."""
+_ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _DATA: Final = frozenset({"data", "url", "file_data"})
 """Members that are no text beside the `type` of something that is none."""
 _OPAQUE: Final = frozenset({"base64", "url", "redacted_thinking", "input_audio", "file"})
@@ -93,6 +94,8 @@ def _texts(value: Any, path: str, *, names: bool) -> Iterator[tuple[str, str]]:
         for name, inner in members.items():
             if names:
                 yield path, name
+            if name == "role" and type(inner) is str and inner not in _ROLES:
+                yield f"{path}.{name}", inner  # some templates write any
             if name in _FORM and type(inner) is not list and not (names and type(inner) is dict):
                 continue
             if opaque and name in _DATA:
