@@ -28,13 +28,23 @@ _NO_PROMPT: Final = frozenset(
 _NAMED: Final = frozenset({"tools", "functions", "response_format"})
 """Fields in which the names of members are the caller's own, and reach the prompt as well."""
 _FORM: Final = frozenset(
-    {"role", "type", "signature", "cache_control", "image_url", "video_url", "audio_url"}
+    {
+        "role",
+        "type",
+        "signature",
+        "cache_control",
+        "image_url",
+        "video_url",
+        "audio_url",
+        "input_audio",
+        "file_data",
+    }
 )
-"""Members that are no text: words of the API, seals of a provider, addresses and pictures."""
-_ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
-_DATA: Final = frozenset({"data", "url", "file_data"})
+"""Members that are no text: words of the API, seals of a provider, addresses, pictures and sound."""
+_ROLES: Final = ("system", "developer", "user", "assistant", "tool", "function")
+_DATA: Final = ("data", "url")
 """Members that are no text beside the `type` of something that is none."""
-_OPAQUE: Final = frozenset({"base64", "url", "redacted_thinking", "input_audio", "file"})
+_OPAQUE: Final = ("base64", "url", "redacted_thinking")
 _IDS: Final = ("prompt", "prompt_chunks", "prompt_token_ids", "input_ids", "prompt_embeds")
 
 

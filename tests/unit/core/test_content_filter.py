@@ -51,7 +51,7 @@ def test_no_pattern_of_anything(pattern: str, fault: str):
     ],
 )
 def test_no_pattern_of_text_that_grows(pattern: str):
-    with pytest.raises(PatternError, match="holds |calls itself|is no regular"):
+    with pytest.raises(PatternError, match=r"holds |calls itself|is no regular"):
         output_pattern("p", pattern)
 
 

@@ -58,6 +58,9 @@ def user(content: Any, **more: Any) -> dict[str, Any]:
         ({"response_format": {"json_schema": {"name": "secret"}}}, "response_format.json_schema.name"),
         ({"prediction": {"content": "secret"}}, "prediction.content"),
         ({"chat_template_kwargs": {"x": "secret"}}, "chat_template_kwargs.x"),
+        ({"tools": [{"type": {"a": 1}, "x": "secret"}]}, "tools[0].x"),
+        (user([{"type": {"a": []}, "text": "secret"}]), "messages[0].content[0].text"),
+        (user([{"type": "file", "file": {"filename": "secret"}}]), "messages[0].content[0].file.filename"),
         ({"anything": {"new": [[["secret"]]]}}, "anything.new[0][0][0]"),
     ],
 )
@@ -71,14 +74,15 @@ def test_a_text_that_reaches_the_model(body: dict[str, Any], path: str):
         {"model": "secret", "user": "secret", "stop": ["secret"], "metadata": {"a": "secret"}},
         user([{"type": "image_url", "image_url": {"url": "data:image/png;base64,secret"}}]),
         user([{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "secret"}}]),
-        user([{"type": "input_audio", "input_audio": {"data": "secret", "format": "wav"}, "data": "secret"}]),
+        user([{"type": "input_audio", "input_audio": {"data": "secret", "format": "wav"}}]),
+        user([{"type": "file", "file": {"file_data": "data:application/pdf;base64,secret"}}]),
         user([{"type": "redacted_thinking", "data": "secret"}]),
         user([{"type": "thinking", "thinking": "a", "signature": "secret"}]),
         user("a", content_length=7),
         {"prompt": None, "messages": None, "tools": []},
         {"prompt": [1, 2, [3]]},
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_what_is_no_text_of_the_prompt(body: dict[str, Any]):
     assert blocked(body) is None
