@@ -178,6 +178,16 @@ async def test_token_ids_that_nobody_here_can_read_are_refused(tmp_path, mock: M
         assert (await running.post(COMPLETIONS, {"prompt": prompt})).status_code == 200
 
 
+async def test_a_name_that_is_sent_twice_hides_nothing(tmp_path, mock: MockProvider):
+    """A provider may read the first value, where we read the last."""
+    body = b'{"model":"org/model","messages":[{"role":"user","content":"a secret","content":"fine"}]}'
+    async with filtering(tmp_path, mock, CHAT, block_input=["secret"]) as running:
+        answer = await running.post(CHAT, body)
+        assert answer.status_code == 400
+        assert "'content' is twice" in answer.json()["error"]["message"]
+        assert mock.requests == []
+
+
 async def test_pictures_are_no_text(tmp_path, mock: MockProvider):
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,c2VjcmV0secret"}}
     async with filtering(tmp_path, mock, CHAT, block_input=["secret"]) as running:

@@ -97,7 +97,7 @@ class Asked:
         """Read it for every deployment that can take it. Raises `Failure` if none can."""
         self._require()
         if self._target.model.content_filter is not None:
-            await check_texts(self._exchange, self._target, self._surface.name, self._body, len(self._raw))
+            await check_texts(self._exchange, self._target, self._surface.name, self._body, self._raw)
         self._assumed = assumed_max_tokens
         refused: Failure | None = None
         for deployment in self._target.deployments:

@@ -4,6 +4,7 @@ What reaches the prompt is for the renderer, or for a provider, to know. So ever
 fields that are known to be none of the prompt: whoever adds a field of text shall not be a way around.
 """
 
+import json
 from collections.abc import Collection, Iterator
 from typing import Any, Final, cast
 
@@ -62,6 +63,19 @@ def blocked_text(
             if found is not None:
                 return path, found
     return None
+
+
+def sent_twice(raw: bytes) -> str | None:
+    """A name that an object of a body has twice: a provider may read another value of it than we do."""
+    twice: list[str] = []
+
+    def members(pairs: list[tuple[str, Any]]) -> None:
+        names = [name for name, _ in pairs]
+        if len(set(names)) < len(names):
+            twice.extend(name for number, name in enumerate(names) if name in names[:number])
+
+    json.loads(raw, object_pairs_hook=members)
+    return twice[0] if twice else None
 
 
 def unreadable_prompt(body: dict[str, Any]) -> str | None:
