@@ -93,12 +93,16 @@ async def test_nothing_that_matches_is_answered(tmp_path, mock, path: str, strea
         assert (await running.entry()).charged > 0
 
 
-@surfaces
 @streamed
-@pytest.mark.parametrize("also", [{}, {"reasoning": 3}, {"tools": True}], ids=["text", "reasoning", "calls"])
+@pytest.mark.parametrize(
+    ("path", "also"),
+    [
+        (COMPLETIONS, {}),
+        *[(path, also) for path in (CHAT, PATH) for also in ({}, {"reasoning": 3}, {"tools": True})],
+    ],
+    ids=str,
+)
 async def test_what_matches_nothing_is_the_same(tmp_path, mock: MockProvider, path: str, stream: bool, also):
-    if also and path == COMPLETIONS:
-        pytest.skip("a completion is one text")
     mock.always(Behaviour(**also))
     answers = []
     for name, patterns in (("a", {"block_output": ["w2 w4", r"\bw0 w3\b", "never"]}), ("b", {})):

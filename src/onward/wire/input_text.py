@@ -5,6 +5,7 @@ fields that are known to be none of the prompt: whoever adds a field of text sha
 """
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any, Final, cast
 
@@ -70,9 +71,8 @@ def sent_twice(raw: bytes) -> str | None:
     twice: list[str] = []
 
     def members(pairs: list[tuple[str, Any]]) -> None:
-        names = [name for name, _ in pairs]
-        if len(set(names)) < len(names):
-            twice.extend(name for number, name in enumerate(names) if name in names[:number])
+        if len(dict(pairs)) < len(pairs):
+            twice.append(Counter(name for name, _ in pairs).most_common(1)[0][0])
 
     json.loads(raw, object_pairs_hook=members)
     return twice[0] if twice else None
