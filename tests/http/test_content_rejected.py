@@ -24,14 +24,17 @@ def mock():
 
 
 @pytest.mark.covers("P-9", "K-7", "K-12")
-@streamed
 @pytest.mark.parametrize("mount", MOUNTS.values())
 @pytest.mark.parametrize(
-    "does", [Behaviour(status=400, rejects=True), Behaviour(error_event=0, rejects=True)]
+    ("stream", "does"),
+    [
+        (False, Behaviour(status=400, rejects=True)),
+        (True, Behaviour(status=400, rejects=True)),
+        (True, Behaviour(error_event=0, rejects=True)),
+    ],
+    ids=["whole", "streamed", "in the stream"],
 )
 async def test_a_provider_refuses_the_content(tmp_path, mock: MockProvider, mount, stream: bool, does):
-    if not stream and does.error_event is not None:
-        pytest.skip("an event is of a stream")
     mock.always(does)
     async with gateway(tmp_path, mock, tenant=PAYS, mounts=MOUNTS) as running:
         answer = await running.post(f"{mount}/chat/completions", {**BODY, "stream": stream})
