@@ -12,6 +12,7 @@ class Open:
     """A connection whose caller reads at once."""
 
     write_paused = False
+    loop = None
     date = b"date: now\r\n"
 
     def __init__(self) -> None:

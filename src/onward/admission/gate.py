@@ -107,6 +107,8 @@ class Takes(msgspec.Struct, frozen=True):
 
     take: Callable[[Take], Awaitable[Exceeded | None]]
     give_back: Callable[[GiveBack], Awaitable[None]]
+    take_now: Callable[[Take], Exceeded | None] | None = None
+    """The same as `take`, where nothing is waited for."""
 
 
 class Gate:
@@ -158,8 +160,9 @@ class Gate:
         """
         take = self._take(demand)
         if take is not None and self._limits is not None:
+            now = self._limits.take_now
             try:
-                exceeded = await self._limits.take(take)
+                exceeded = await self._limits.take(take) if now is None else now(take)
             except BaseException:
                 self._give_back(demand, 0, counts=False)
                 raise
@@ -307,12 +310,13 @@ class Gate:
 
     def _reservation(self, grant: Grant, accounts: tuple[Account, ...]) -> Reserve:
         demand = grant.demand
+        key, tenant = demand.key, demand.tenant
         return Reserve(
             request_id=demand.request_id,
             lease=self._lease,
-            key_id=None if demand.key is None else demand.key.id,
-            key_name=None if demand.key is None else demand.key.name,
-            tenant=None if demand.tenant is None else demand.tenant.name,
+            key_id=None if key is None else key.id,
+            key_name=None if key is None else key.name,
+            tenant=None if tenant is None else tenant.name,
             model=demand.model,
             surface=demand.surface,
             at_ms=grant.at_ms,

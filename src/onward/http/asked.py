@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from onward.core.filtered_deltas import FilteredDeltas
 from onward.core.ids import RandomIds
 from onward.core.request import ChatRequest, OutputOptions
 from onward.core.usage import Usage
-from onward.dialects.schema import HeaderValue, UsageWhen
+from onward.dialects.schema import Dialect, HeaderValue, UsageWhen
 from onward.http.bill import Bill
 from onward.http.exchange import Exchange
 from onward.http.input_filter import check_texts, require_text
@@ -29,7 +30,7 @@ from onward.wire.chat import ChatEncoder
 from onward.wire.completions import CompletionEncoder
 from onward.wire.messages import MessagesEncoder
 from onward.wire.passing.image_size import check_images
-from onward.wire.passing.kinds import KINDS, Shown
+from onward.wire.passing.kinds import KINDS, Kind, Shown
 from onward.wire.passing.outgoing import Passed, read_passed
 from onward.wire.passing.prompt_size import image_count
 from onward.wire.requests import chat_request, completion_request, messages_request
@@ -66,6 +67,20 @@ async def in_turn(read: Callable[..., Any], exchange: Exchange, raw: bytes, body
     if len(raw) < LARGE_BODY:
         return read(exchange.dialect, body)
     return await asyncio.to_thread(read, exchange.dialect, body)
+
+
+@cache
+def _shown(dialect: Dialect, usage: bool) -> Shown:
+    stream = dialect.stream
+    return Shown(
+        usage=usage or stream.usage is UsageWhen.ALWAYS, done=stream.done, members=dialect.passing.members
+    )
+
+
+def _headers(kind: Kind, exchange: Exchange) -> list[tuple[bytes, bytes]]:
+    """Those of the caller that go on."""
+    sent = [(name, exchange.headers.get(name, b"")) for name in kind.headers]
+    return [(name, value) for name, value in sent if value and len(value) <= _LONGEST_HEADER]
 
 
 class Asked:
@@ -127,10 +142,11 @@ class Asked:
             choices, most = max(choices, count), max(most, tokens)
         passed, lowerable = self._passed, False
         if passed is not None:
+            asked = passed.max_tokens
             prompt = max(prompt, passed.prompt_tokens)
             choices = max(choices, passed.choices)
-            most = max(most, passed.max_tokens or self._assumed)
-            lowerable = exchange.dialect.passing.lowers_limit and passed.max_tokens is not None
+            most = max(most, asked or self._assumed)
+            lowerable = exchange.dialect.passing.lowers_limit and asked is not None
         elif self._neutral is not None:
             lowerable = exchange.dialect.passing.lowers_limit and self._neutral.max_tokens is not None
         self._caps = exchange.dialect.passing.cap_unset and counts_money(exchange.key, exchange.tenant)
@@ -164,7 +180,7 @@ class Asked:
         assert passed is not None  # noqa: S101 - read by `prepare`
         if self._surface.name not in deployment.provider.surfaces:
             return self._translation(deployment, WAYS[self._surface.name], passed, bill, created)
-        kind, stream = KINDS[self._surface.name], exchange.dialect.stream
+        kind = KINDS[self._surface.name]
         limit = bill.max_tokens if bill.lowered else None
         if passed.max_tokens is None and (self._caps or self._own_limit is not None):
             limit = self._assumed
@@ -174,16 +190,8 @@ class Asked:
             path=exchange.dialect.surfaces[self._surface.name].path,
             passed=passed,
             max_tokens=limit,
-            shown=Shown(
-                usage=passed.include_usage or stream.usage is UsageWhen.ALWAYS,
-                done=stream.done,
-                members=exchange.dialect.passing.members,
-            ),
-            headers=[
-                (name, value)
-                for name in kind.headers
-                if (value := exchange.headers.get(name)) and len(value) <= _LONGEST_HEADER
-            ],
+            shown=_shown(exchange.dialect, passed.include_usage),
+            headers=_headers(kind, exchange) if kind.headers else [],
             record=exchange.record,
             input_images=self._images,
             content=self._content(),

@@ -33,6 +33,7 @@ class Disconnected(Exception):  # noqa: N818 - nobody is left to be told
 class Connection(Protocol):
     """What a request needs of the connection that it came on."""
 
+    loop: asyncio.AbstractEventLoop
     write_paused: bool
     """Whether the caller reads too slowly for more to be written."""
 
@@ -192,6 +193,11 @@ class Cycle:
         """Tell it no more."""
         self.watches = tuple([one for one in self.watches if one is not watcher])
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Where it is answered. To ask which loop runs costs a system call."""
+        return self._connection.loop
+
     def _wake(self) -> None:
         waiter = self._waiter
         if waiter is not None and not waiter.done():
@@ -208,7 +214,7 @@ class Cycle:
                 self._expects = False
                 self._connection.write(_CONTINUE)
             self._connection.resume_reading()
-            self._waiter = asyncio.get_running_loop().create_future()
+            self._waiter = self._connection.loop.create_future()
             try:
                 await self._waiter
             finally:

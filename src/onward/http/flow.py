@@ -31,7 +31,7 @@ class Flow(asyncio.Protocol):
     """A connection to a caller, without what is said on it."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport = None  # pyright: ignore[reportAttributeAccessIssue] - until connected
         self.read_paused = False
         self.write_paused = False
@@ -82,7 +82,7 @@ class Flow(asyncio.Protocol):
         """Wait while writing is paused, or until nobody is there."""
         while self.write_paused:
             if self._writable is None:
-                self._writable = self._loop.create_future()
+                self._writable = self.loop.create_future()
             await asyncio.shield(self._writable)
 
     def stalled(self, now: float, longest_s: float, *, answering: bool) -> bool:

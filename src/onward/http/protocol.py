@@ -39,7 +39,7 @@ class HttpProtocol(Flow):
         self._method = self._url = b""
         self._fields: list[tuple[bytes, bytes]] = []
         self._phase = Phase.IDLE
-        self._since = self._last_data = self._checked = self._loop.time()
+        self._since = self._last_data = self._checked = self.loop.time()
         self._served = False
         self._reading: Cycle | None = None
         """The request whose body comes in, or came last."""
@@ -107,7 +107,7 @@ class HttpProtocol(Flow):
             self._transport.write(_PROBE)
         self._half_closed = True
         for pause in _PROBED_S:
-            self._loop.call_later(pause, self.abort_if_gone)
+            self.loop.call_later(pause, self.abort_if_gone)
         self.stop()
         return True
 
@@ -126,7 +126,7 @@ class HttpProtocol(Flow):
             self._transport.close()
             return
         self._phase = Phase.LINGER
-        self._since = self._loop.time()
+        self._since = self.loop.time()
         self._transport.write_eof()
         self.resume_reading()
 
@@ -146,7 +146,7 @@ class HttpProtocol(Flow):
             return
         if self._stopped:
             return
-        self._last_data = self._loop.time()
+        self._last_data = self.loop.time()
         self._moved = self._fresh = self._alone = False
         try:
             self._parse(data)
@@ -269,7 +269,7 @@ class HttpProtocol(Flow):
         self._running = cycle
         self._served = True
         self._shared.running.add(cycle)
-        cycle.task = self._loop.create_task(cycle.app.answer(cycle))
+        cycle.task = self.loop.create_task(cycle.app.answer(cycle))
 
     def ended(self, cycle: Cycle) -> None:
         """The task of a request is over."""
@@ -292,7 +292,7 @@ class HttpProtocol(Flow):
             self._start(self._waiting.popleft())
         elif self._phase is _IDLE:
             self._reading = None
-            self._since = self._loop.time()
+            self._since = self.loop.time()
 
     def stop(self) -> None:
         """Read no more requests; the connection ends with the last one that was read whole."""
@@ -339,7 +339,7 @@ class HttpProtocol(Flow):
                 method=method.decode("latin-1") or None,
                 path=path,
                 status=status,
-                waited=self._loop.time() - self._since,
+                waited=self.loop.time() - self._since,
             )
             self._transport.write(refusal_bytes(refusal, self._shared.date))
             self._linger()

@@ -46,7 +46,7 @@ class Watch:
             self._end()
 
     def __enter__(self) -> Self:
-        self._watched = asyncio.current_task()
+        self._watched = asyncio.current_task(self._exchange.loop)
         exchange = self._exchange
         exchange.watch(self)
         if exchange.disconnected:

@@ -138,6 +138,10 @@ class Connection(asyncio.Protocol):
             return True
         return self._poll is not None and bool(self._poll.poll(0))
 
+    def keep(self, seconds: float) -> None:
+        """It is unused from now on, and good for so long."""
+        self.idle_until = self._loop.time() + seconds
+
     # The request
 
     def begin(self, head: bytes, body: bytes) -> HttpAnswer | None:

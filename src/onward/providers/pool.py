@@ -135,7 +135,7 @@ class Pool:
             if not waiter.done():
                 waiter.set_result(connection)
                 return
-        connection.idle_until = asyncio.get_running_loop().time() + keep_s
+        connection.keep(keep_s)
         self._idle.append(connection)
 
     def lost(self, connection: Connection) -> None:

@@ -205,7 +205,7 @@ def application(
         ids=RandomIds(),
         header_values={HeaderValue.CONFIG_VERSION: config.version.encode()},
         lifecycle=lasting.lifecycle,
-        recheck=admission.recheck,
+        recheck=None if lasting.store is None else admission.recheck,
     )
     return Built(app, limits, lasting.lifecycle, models, breakers)
 

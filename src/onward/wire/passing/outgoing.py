@@ -100,7 +100,11 @@ def read_passed(surface: Surface, body: dict[str, Any], raw: bytes) -> Passed:
     found = read(surface, body)
     options: dict[str, bool] = found.get("stream_options") or {}
     about: dict[str, str | None] = found.get("metadata") or {}
-    limits = {name: limit for name in LIMITS if (limit := found.get(name)) is not None}
+    limits: dict[str, int] = {}
+    for name in LIMITS:
+        limit = found.get(name)
+        if limit is not None:
+            limits[name] = limit
     prompts, size = completion_size(body) if surface.name == "completions" else (1, chat_size(body))
     return Passed(
         raw=raw,
