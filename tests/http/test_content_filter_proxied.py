@@ -152,6 +152,32 @@ async def test_reasoning_and_calls_count(tmp_path, mock: MockProvider, does, pat
     assert "1}" not in answer.text
 
 
+@streamed
+@pytest.mark.parametrize(
+    ("does", "pattern", "blocks"),
+    [
+        (Behaviour(reasoning=3), "w1 w2", ["thinking"]),
+        (Behaviour(reasoning=2), "w2 w3", ["thinking", "text"]),
+        (Behaviour(tools=True), "f1", ["tool_use"]),
+        (Behaviour(tools=True), '"a": ?1', ["tool_use"]),
+    ],
+    ids=["reasoning", "text", "name", "arguments"],
+)
+async def test_blocks_of_messages_end_in_order(tmp_path, mock, does, pattern, blocks, stream: bool):
+    mock.always(does)
+    async with filtering(tmp_path, mock, PATH, block_output=[pattern]) as running:
+        answer = await running.post(PATH, {**BODY, "stream": stream})
+        assert (await running.entry()).charged > 0
+    if not stream or answer.status_code != 200:
+        assert answer.status_code == 400, answer.text
+        assert not stream or pattern.startswith('"a"')
+        return
+    message = message_of(answer.text)
+    assert message["stopped"]
+    assert message["stop_reason"] == "refusal"
+    assert [block["type"] for block in message["content"]] == blocks
+
+
 @pytest.mark.covers("P-9")
 @pytest.mark.parametrize("mount", MOUNTS.values())
 async def test_blocked_input_reaches_no_provider(tmp_path, mock: MockProvider, mount: str):
