@@ -61,6 +61,6 @@ async def test_a_chat_likewise(resold: Gateway, server):
 async def test_what_the_models_server_refuses(resold: Gateway, server):
     """By its own words in our log, by ours to the caller."""
     answer = await resold.post(PATH, {**BODY, "max_tokens": 100_000})
-    assert (answer.status_code, page.error(answer)["code"]) == (400, "INVALID_REQUEST")
+    assert (answer.status_code, page.error(answer)["code"]) == (400, "CONTEXT_LENGTH_EXCEEDED")
     assert REAL not in answer.text
     await resold.logged("100000 more are asked for")

@@ -89,3 +89,17 @@ async def test_half_a_character_is_no_fault_of_ours(tmp_path):
         assert message_of(answer.text)["content"][0]["text"] == "a\U0001f600b\ufffd"
         entry = await running.entry()
         assert entry.charged == cost(entry.usage.prompt_tokens, entry.usage.completion_tokens) > 0
+
+
+@pytest.mark.covers("P-13")
+async def test_under_prentis_a_choice_is_as_its_page_says(tmp_path):
+    pieces = (
+        chunk({"text": "a", "finish_reason": None, "logprobs": {"tokens": ["a"]}, "provider": "Acme"}),
+        chunk({"text": "", "finish_reason": "eos_token", "native_finish_reason": "acme_stop"}),
+    )
+    mounts = {"prentis": "/v1"}
+    async with saying(*pieces, DONE) as odd, gateway(tmp_path, odd, tenant=PAYS, mounts=mounts) as running:
+        answer = await running.complete(stream=True)
+        first, last, _, _ = data_of(answer.text)
+        assert first["choices"] == [{"index": 0, "text": "a", "finish_reason": None, "logprobs": None}]
+        assert last["choices"] == [{"index": 0, "text": "", "finish_reason": "stop"}]

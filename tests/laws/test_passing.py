@@ -166,6 +166,11 @@ def test_what_goes_on_is_what_came_but_model_and_usage(stream: bytes, show: bool
     assert out.count(b"data: [DONE]\n\n") == (0 if found["failure"] else 1)
 
 
+def known(choice: dict[str, Any]) -> dict[str, Any]:
+    """An empty reason is none."""
+    return choice | ({"finish_reason": None} if choice.get("finish_reason") == "" else {})
+
+
 @settings(max_examples=200, deadline=None)
 @given(streams(), st.lists(st.integers(0, 2000), max_size=6))
 def test_of_some_members_alone_any_cut_is_the_same(stream: bytes, places: list[int]):
@@ -180,7 +185,9 @@ def test_of_some_members_alone_any_cut_is_the_same(stream: bytes, places: list[i
     if found["failure"]:
         came = came[: next((n for n, one in enumerate(came) if one.get("error")), len(came))]
     expected = [
-        {"id": one["id"], "model": "mine", "choices": one["choices"]} for one in came if one["choices"]
+        {"id": one["id"], "model": "mine", "choices": [known(choice) for choice in one["choices"]]}
+        for one in came
+        if one["choices"]
     ]
     assert b"Acme" not in out
     blocks = out.split(b"\n\n")

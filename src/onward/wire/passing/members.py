@@ -14,7 +14,9 @@ _COLON: Final = re.compile(rb"\s*:\s*")
 _SCALAR: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^,\]}\s"]++', re.DOTALL)
 _FLAT: Final = re.compile(rb'(?:[^\[\]{}"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 """All up to the next bracket."""
+_NEXT: Final = re.compile(rb"[\s,]*")
 _OPENING: Final = frozenset(b"{[")
+_END_OF_ARRAY: Final = ord("]")
 
 
 class Member(NamedTuple):
@@ -88,6 +90,17 @@ def only(raw: bytes, names: Collection[str], model: bytes) -> bytes:
     kept.setdefault("model", model)
     made = b"{%b}" % b",".join([b'"%b":%b' % (name.encode(), value) for name, value in kept.items()])
     return made.replace(b"\n", b" ")
+
+
+def items(raw: bytes) -> list[tuple[int, int]]:
+    """Where the values of the array that is `raw` stand."""
+    found: list[tuple[int, int]] = []
+    position = _NEXT.match(raw, 1).end()  # type: ignore[union-attr]
+    while raw[position] != _END_OF_ARRAY:
+        end = value_end(raw, position)
+        found.append((position, end))
+        position = _NEXT.match(raw, end).end()  # type: ignore[union-attr]
+    return found
 
 
 def _start(edit: tuple[int, int, bytes]) -> int:

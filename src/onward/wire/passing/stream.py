@@ -16,6 +16,7 @@ import msgspec
 
 from onward.core.failure import Failure, FailureKind, excerpt
 from onward.core.usage import Usage
+from onward.wire.passing.choices import known_answer
 from onward.wire.passing.events import (
     NoEvent,
     Payload,
@@ -28,7 +29,7 @@ from onward.wire.passing.events import (
     with_data,
 )
 from onward.wire.passing.frame import Frame, learn
-from onward.wire.passing.members import members, only
+from onward.wire.passing.members import members
 from onward.wire.passing.refusal import stream_error
 from onward.wire.passing.split import LINE_ENDS, LONGEST_BLANK, LONGEST_EVENT, event_end, last_end
 from onward.wire.passing.usage import likely_tokens, outside_ascii, read_usage
@@ -293,7 +294,7 @@ class StreamWatch:
     def _changed(self, data: bytes, payload: Payload, *, null_usage: bool) -> bytes:
         """The JSON of an event under the caller's name for the model; `data` itself if nothing changes."""
         if self._members is not None:
-            return only(data, self._members, self._model_json)
+            return known_answer(data, self._members, self._model_json)
         renamed = payload.model is not None and payload.model != self._model
         if not renamed and not null_usage:
             return data

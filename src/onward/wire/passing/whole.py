@@ -8,8 +8,9 @@ import msgspec
 
 from onward.core.failure import Failure, FailureKind
 from onward.core.usage import Usage
+from onward.wire.passing.choices import known_answer
 from onward.wire.passing.events import Choice, NoEvent, is_error, new_text, read_payload
-from onward.wire.passing.members import members, only, spliced, value_end, value_start
+from onward.wire.passing.members import members, spliced, value_end, value_start
 from onward.wire.passing.refusal import stream_error
 from onward.wire.passing.usage import likely_tokens, outside_ascii, read_usage
 from onward.wire.usage import usage_json
@@ -72,7 +73,7 @@ def with_usage(body: bytes, usage: Usage) -> bytes:
 
 def _shown(body: bytes, named: Any, model: str, names: Collection[str] | None) -> bytes:
     if names is not None:
-        return only(body, names, msgspec.json.encode(model))
+        return known_answer(body, names, msgspec.json.encode(model))
     if named == model:
         return body
     if type(named) is str and len(named) <= _LONGEST_KNOWN:
