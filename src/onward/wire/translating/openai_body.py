@@ -1,8 +1,11 @@
 """A neutral chat request as a body of OpenAI's chat completions."""
 
+from collections.abc import Iterator
 from typing import Any, Final
 
-from onward.core.request import ChatRequest, ContentPart, ImagePart, Message, Thinking, ToolCall
+from msgspec.structs import replace
+
+from onward.core.request import ChatRequest, ContentPart, ImagePart, Message, TextPart, Thinking, ToolCall
 from onward.wire.thinking_blocks import thinking_blocks
 
 _BUDGETS: Final = ((4096, "low"), (16_384, "medium"))
@@ -15,7 +18,7 @@ def chat_fields(request: ChatRequest, *, reasons: bool) -> dict[str, Any]:
     `reasons`: whether the model has a choice of how much it reasons, so that it is told.
     """
     sampling = request.sampling
-    fields: dict[str, Any] = {"messages": [_message(message) for message in request.messages]}
+    fields: dict[str, Any] = {"messages": [_message(message) for message in _images_apart(request.messages)]}
     if request.tools:
         fields["tools"] = request.tools
         if request.tool_choice is not None:
@@ -34,6 +37,31 @@ def chat_fields(request: ChatRequest, *, reasons: bool) -> dict[str, Any]:
     if request.continue_final_message:
         fields |= {"continue_final_message": True, "add_generation_prompt": False}
     return fields
+
+
+def _images_apart(messages: list[Message]) -> Iterator[Message]:
+    """The messages; images of results, which a tool's message has no place for, at the start of what the user
+    says next.
+    """
+    images: list[ContentPart] = []
+    for message in messages:
+        content = message.content
+        parts = content if isinstance(content, list) else []
+        if message.role == "tool":
+            texts = [one for one in parts if not isinstance(one, ImagePart)]
+            images += [one for one in parts if isinstance(one, ImagePart)]
+            yield message if len(texts) == len(parts) else replace(message, content=texts or "")
+            continue
+        if images and message.role == "user":
+            said = [TextPart(content)] if isinstance(content, str) else parts
+            yield replace(message, content=[*images, *said])
+        else:
+            if images:
+                yield Message(role="user", content=images)
+            yield message
+        images = []
+    if images:
+        yield Message(role="user", content=images)
 
 
 def _message(message: Message) -> dict[str, Any]:
