@@ -15,8 +15,10 @@ from onward.core.patterns import Pattern, Search, input_pattern, output_pattern
 LONGEST_MATCH: Final = 4096
 """Characters of output that one match may have, and that are held back at the most. Nobody waits for the
 end of a longer one."""
+_MOST_TOO_LONG: Final = 1000
+"""Matches that are too long, one after the other in one piece, before it counts as searched for too long."""
 _SECONDS: Final = 0.1
-_SECONDS_A_CHARACTER: Final = 1e-6
+_SECONDS_A_CHARACTER: Final = 2e-7
 """How long one search may take, in CPU time. A pattern that takes longer blocks: nobody knows better."""
 _SLOW: Final = (TimeoutError, MemoryError)
 
@@ -164,7 +166,10 @@ class HeldText:
     def _first(self, search: Search, start: int, timeout: float) -> tuple[int, int] | None:
         """End and start of the match that ends first, of those that are not too long."""
         buffer = self._buffer
-        while (match := search(buffer, start, timeout=timeout)) is not None:
+        for _ in range(_MOST_TOO_LONG):
+            match = search(buffer, start, timeout=timeout)
+            if match is None:
+                return None
             # It is known by halving: what a longer text has no match in, a shorter one has none in.
             none, some = start, match.end()
             while some - none > 1:
@@ -176,8 +181,8 @@ class HeldText:
             earliest = search(buffer, start, some, timeout=timeout) or match
             if some - earliest.start() <= self._longest:
                 return some, earliest.start()
-            start = earliest.start() + 1
-        return None
+            start = some - self._longest  # whatever begins before ends here or later, and is too long
+        raise TimeoutError
 
 
 def input_refused(param: str) -> Failure:
