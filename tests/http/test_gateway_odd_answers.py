@@ -103,3 +103,13 @@ async def test_under_prentis_a_choice_is_as_its_page_says(tmp_path):
         first, last, _, _ = data_of(answer.text)
         assert first["choices"] == [{"index": 0, "text": "a", "finish_reason": None, "logprobs": None}]
         assert last["choices"] == [{"index": 0, "text": "", "finish_reason": "stop"}]
+
+
+@pytest.mark.covers("P-12")
+@pytest.mark.parametrize("counted", [b"", chunk(usage={**USAGE, "completion_tokens": 2})])
+async def test_a_length_is_not_taken_for_the_end_of_the_context(tmp_path, counted: bytes):
+    """Clients shorten the conversation then; its provider may have limits of its own, or not count."""
+    cut = chunk({"delta": {"content": "a"}, "finish_reason": "length"})
+    async with saying(cut, counted, DONE) as odd, gateway(tmp_path, odd, tenant=PAYS) as running:
+        answer = await running.post(PATH, {**BODY, "stream": True})
+        assert message_of(answer.text)["stop_reason"] == "max_tokens"

@@ -203,6 +203,8 @@ class Asked:
         exchange, neutral, fields = self._exchange, self._neutral, self._translated
         assert neutral is not None  # noqa: S101 - read by `prepare`
         assert fields is not None  # noqa: S101 - made by `prepare`
+        # without a limit: a count of a provider, or a guess, does not show the end of a context
+        told = msgspec.structs.replace(neutral, max_tokens=None)
         return TranslatedAnswer(
             deployment,
             path=way.path,
@@ -215,7 +217,7 @@ class Asked:
                 ask_usage=way.asks_usage and deployment.asks_usage,
             ),
             reader=way.reader(_new_id),
-            encoder=self._surface.encoder(exchange.dialect, neutral, id=exchange.request_id, created=created),
+            encoder=self._surface.encoder(exchange.dialect, told, id=exchange.request_id, created=created),
             usage=Usage(prompt_tokens=passed.likely_prompt_tokens, input_images=self._images),
             record=exchange.record,
             output=self._output(),

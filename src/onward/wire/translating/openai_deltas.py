@@ -33,11 +33,13 @@ _REASONS: Final = {
 class _Call:
     """A call whose beginning has come."""
 
-    __slots__ = ("arguments", "id", "index", "name", "told")
+    __slots__ = ("arguments", "given", "id", "index", "name", "told")
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.id = ""
+        self.given = False
+        """Whether its provider has named it."""
         self.name = ""
         self.arguments = ""
         """What came before it could be told."""
@@ -140,6 +142,7 @@ class OpenAiDeltas(DeltaReader):
         if call.told:
             return [ToolCallDelta(call.index, arguments=arguments)] if arguments else []
         call.id = call.id or text_at(said, "id")
+        call.given = bool(call.id)
         call.name += text_at(function, "name")
         call.arguments += arguments
         return self._tell(call).tool_calls if call.name else []
@@ -166,12 +169,12 @@ class OpenAiDeltas(DeltaReader):
 
 def _is_another(call: _Call, said: dict[str, Any], *, numbered: bool) -> bool:
     """Whether a piece begins a call, though it is where the pieces of `call` are: by another ID (and a name,
-    where pieces are numbered), or without an ID by another name.
+    where pieces are numbered), or where there are no IDs by another name.
     """
     name, given = text_at(fields_of(said.get("function")), "name"), text_at(said, "id")
     if given:
         return given != call.id and (not numbered or (call.told and bool(name)))
-    return call.told and name not in ("", call.name)
+    return call.told and not call.given and name not in ("", call.name)
 
 
 def _delta(call: ToolCallDelta) -> ChoiceDelta:

@@ -180,6 +180,16 @@ def test_calls_without_ids_are_told_apart_by_their_names(index: int | None) -> N
 
 
 @pytest.mark.covers("P-12")
+def test_a_name_in_pieces_is_one_call() -> None:
+    deltas, _ = read(
+        said({"tool_calls": [call(0, "a", "get_", "")]}),
+        said({"tool_calls": [call(0, None, "weather", "{}")]}),
+        DONE,
+    )
+    assert len(calls_of(deltas)) == 1
+
+
+@pytest.mark.covers("P-12")
 def test_arguments_that_are_an_object() -> None:
     given = {"index": 0, "id": "a", "function": {"name": "f", "arguments": {"city": "Zürich"}}}
     deltas, reader = read(said({"tool_calls": [given]}, "tool_calls"), DONE)
