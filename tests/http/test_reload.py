@@ -313,10 +313,20 @@ async def test_an_opening_balance_is_paid_in_once(it: Reloadable):
 
 
 async def test_the_last_key_does_not_go_unnoticed(it: Reloadable):
-    """A server that others can reach refuses to be opened by a reload, as it does at the start."""
+    """A server that needs a key is not opened by a reload, be it by half a file; and one that others can
+    reach says what it says at the start.
+    """
     text = it.path.read_text()
-    it.path.write_text(text[: text.index("[[keys]]")])
-    assert (await it.reload()).status_code == 200  # this one listens on loopback alone
+    for left in ('[server]\nlog_format = "json"', text[: text.index("[[keys]]")]):
+        it.path.write_text(left)
+        told = await it.reload()
+        assert told.status_code == 400
+        assert told.json()["error"]["faults"][0].startswith("keys: ")
+        assert (await it.complete(secret="on-nobody's")).status_code == 401
+        assert (await it.complete()).status_code == 200
+    it.path.write_text(text[: text.index("[[keys]]")].replace("[server]", "[server]\nno_auth = true"))
+    assert (await it.reload()).status_code == 200
+    assert (await it.complete(secret="on-nobody's")).status_code == 200
     it.reloads._plan.config.server.host = "192.0.2.1"
     it.path.write_text(
         text[: text.index("[[keys]]")].replace(
@@ -326,6 +336,20 @@ async def test_the_last_key_does_not_go_unnoticed(it: Reloadable):
     told = await it.reload()
     assert told.status_code == 400
     assert "onward keys create" in told.text
+
+
+async def test_a_file_that_is_being_written_is_waited_for(it: Reloadable):
+    """Its first half is a config too: it must not be in force for a moment."""
+    text = config_of(it.mock, more='[[keys]]\nname = "second"\nsha256 = "' + digest_of("on-second") + '"')
+    half = text.index('[[keys]]\nname = "second"')
+    before = (await it.shown())["version"]
+    it.path.write_text(text[:half])
+    reloading = asyncio.create_task(it.reload())
+    await asyncio.sleep(0.05)
+    it.path.write_text(text)
+    told = (await reloading).json()
+    assert told["previous_version"] == before
+    assert told["added"] == ["keys.second"]
 
 
 async def test_without_a_file_it_says_so(it: Reloadable):

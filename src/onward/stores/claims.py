@@ -22,6 +22,8 @@ from onward.stores.batch import GroupCommit
 MOST_LEFT: Final = 50_000
 """Names that are still to be let go while the store is down. The lease's end frees the rest."""
 _AT_ONCE: Final = 1000
+_CLAIMS_AT_ONCE: Final = 16
+"""Each may be answered by a whole kept answer, and all of a call are in memory at once."""
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """Of the answers that a process keeps where there is no store."""
 _NAME_BYTES: Final = 1024
@@ -36,7 +38,7 @@ class GatheredClaims:
 
     def __init__(self, claims: Claims) -> None:
         self._claims = claims
-        self._asked = GroupCommit(claims.claim)
+        self._asked = GroupCommit(claims.claim, largest=_CLAIMS_AT_ONCE)
         self._ended = GroupCommit(self._unclaim)
         self._left: dict[str, Claim] = {}
         """Those to be let go, by request ID."""

@@ -3,7 +3,9 @@
 import asyncio
 import itertools
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from onward.wiring.http_side import HttpSide
 
 logger = logging.getLogger("onward")
+_STILL_S: Final = 0.2
+"""A file that was changed less long ago may be half written: whoever writes it is waited for."""
+_STILL_MOST_S: Final = 5.0
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -169,6 +174,7 @@ class Reloads:
             raise settings.ConfigError(
                 ["the server was started without a config file, so there is none to read"]
             )
+        _wait_until_still(Path(self._source.path))
         config, faults = settings.read(self._source.path, self._source.overrides)
         faults += config_check.without_echoes(config_check.faults_of(config), faults)
         faults += config_check.without_echoes(list(fixed_faults(self._plan.config, config)), faults)
@@ -211,10 +217,34 @@ class Reloads:
         return plan
 
     async def _check_open(self, config: settings.Config) -> None:
+        """Whoever needed a key goes on needing one. Raises `ConfigError`, `Failure`."""
+        has_keys = bool(config.keys) or await self._authority.has_keys()
         try:
-            listen.check_open(config, has_keys=bool(config.keys) or await self._authority.has_keys())
+            listen.check_open(config, has_keys=has_keys)
         except ServeError as error:
             raise settings.ConfigError([f"keys: {error}"]) from None
+        if self._plan.config.keys and not has_keys and not config.server.no_auth:
+            raise settings.ConfigError(
+                [
+                    (
+                        "keys: without the last of them everybody would be let in; leave one, make one with"
+                        " 'onward keys create NAME', or say no_auth = true in [server]"
+                    )
+                ]
+            )
+
+
+def _wait_until_still(path: Path) -> None:
+    """Wait for whoever writes a file just now: half of a config may be a config too."""
+    until = time.monotonic() + _STILL_MOST_S
+    while time.monotonic() < until:
+        try:
+            age = time.time() - path.stat().st_mtime
+        except OSError:
+            return  # it is told when it is read
+        if not 0 <= age < _STILL_S:
+            return
+        time.sleep(_STILL_S - age)
 
 
 def _sources(config: settings.Config) -> set[str]:

@@ -121,6 +121,16 @@ async def test_what_comes_in_one_turn_is_one_call():
     assert store.calls == [6]
 
 
+async def test_a_crowd_that_repeats_large_answers_does_not_get_all_of_them_into_memory():
+    store = Unsteady()
+    claims = GatheredClaims(store)
+    await claims.claim(named())
+    store.bind("r", bound())
+    results = await asyncio.gather(*[claims.claim(named(request_id=str(n))) for n in range(100)])
+    assert results == [Kept("r", ANSWER)] * 100
+    assert max(store.calls) <= 16
+
+
 async def test_a_claim_of_which_nothing_is_known_is_let_go():
     store = Unsteady()
     claims = GatheredClaims(store)
