@@ -10,6 +10,7 @@ from typing import Final, Self
 import msgspec
 
 from onward.core.failure import Failure, FailureKind
+from onward.core.json_text import JsonText
 from onward.core.patterns import Pattern, Search, input_pattern, output_pattern
 
 LONGEST_MATCH: Final = 4096
@@ -73,9 +74,13 @@ class HeldText:
     pieces.
     """
 
-    __slots__ = ("_base", "_buffer", "_longest", "_patterns", "_start", "clear", "found")
+    __slots__ = ("_base", "_buffer", "_json", "_longest", "_patterns", "_start", "clear", "found")
 
-    def __init__(self, patterns: Sequence[Pattern], longest: int = LONGEST_MATCH) -> None:
+    def __init__(
+        self, patterns: Sequence[Pattern], longest: int = LONGEST_MATCH, *, json: bool = False
+    ) -> None:
+        """`json`: the text is JSON; it is read, and its characters are counted, as `JsonText` means it."""
+        self._json = JsonText() if json else None
         self._patterns = patterns
         self._longest = longest
         self._buffer = ""
@@ -98,7 +103,7 @@ class HeldText:
         """The text goes on."""
         if self.found is not None:
             return
-        self._buffer += text
+        self._buffer += text if self._json is None else self._json.push(text)
         size = hold = len(self._buffer)
         first: tuple[int, int, Pattern] | None = None
         timeout = _timeout(self._buffer)

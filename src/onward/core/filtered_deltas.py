@@ -11,6 +11,7 @@ import msgspec
 
 from onward.core.content_filter import ContentFilter, Found, HeldText, output_refused
 from onward.core.delta import ChoiceDelta, FinishReason, fold
+from onward.core.json_text import JSON_FIELDS
 
 Key = tuple[str, int]
 """Which text of a choice: its kind, and of a call its index."""
@@ -134,7 +135,7 @@ class _Choice:
     def _text(self, key: Key) -> HeldText:
         text = self._texts.get(key)
         if text is None:
-            text = self._texts[key] = HeldText(self._content.output)
+            text = self._texts[key] = HeldText(self._content.output, json=key[0] in JSON_FIELDS)
         return text
 
     def _let_go(self) -> list[ChoiceDelta]:

@@ -13,6 +13,7 @@ import msgspec
 
 from onward.core.content_filter import ContentFilter, Found, HeldText, output_refused
 from onward.core.failure import Failure
+from onward.core.json_text import JSON_FIELDS
 from onward.core.usage import Usage
 from onward.wire.passing.events import NoEvent, with_data
 from onward.wire.passing.reader import lines_of
@@ -107,7 +108,7 @@ class _Choice:
     def _text(self, path: Path, content: ContentFilter) -> HeldText:
         text = self.texts.get(path)
         if text is None:
-            text = self.texts[path] = HeldText(content.output)
+            text = self.texts[path] = HeldText(content.output, json=path[-1] in JSON_FIELDS)
         return text
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 
+from onward.core.json_text import JSON_FIELDS, JsonText
 from onward.core.usage import Usage
 
 Path = tuple[str | int, ...]
@@ -91,8 +92,8 @@ class OpenAiShape:
         return b""
 
     def whole(self, answer: dict[str, Any]) -> Iterator[str]:
-        for _, text in _texts(answer.get("choices"), ()):
-            yield text
+        for path, text in _texts(answer.get("choices"), ()):
+            yield JsonText().push(text) if path[-1] in JSON_FIELDS else text
 
     @staticmethod
     def _part(choice: dict[str, Any]) -> Part:
@@ -131,7 +132,7 @@ class MessagesShape:
         for block in cast("list[Any]", content) if type(content) is list else []:
             given = cast("dict[str, Any]", block).get("input") if type(block) is dict else None
             if given:
-                yield json.dumps(given, ensure_ascii=False)
+                yield JsonText().push(json.dumps(given, ensure_ascii=False))
 
 
 def _named(name: str, fields: dict[str, Any]) -> bytes:
