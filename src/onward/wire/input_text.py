@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final, cast
 
 from onward.core.content_filter import ContentFilter, Found
+from onward.core.json_text import JSON_FIELDS, JsonText
 
 _NO_PROMPT: Final = frozenset(
     {
@@ -124,4 +125,6 @@ def _texts(value: Any, path: str, *, names: bool) -> Iterator[tuple[str, str]]:
                 continue
             if opaque and name in _DATA:
                 continue
+            if name in JSON_FIELDS and type(inner) is str and "\\" in inner:
+                yield f"{path}.{name}", JsonText().push(inner)  # what it means, spelled in any way
             yield from _texts(inner, f"{path}.{name}", names=names)

@@ -32,6 +32,10 @@ def user(content: Any, **more: Any) -> dict[str, Any]:
         ({"messages": [{"role": "a secret role", "content": "a"}]}, "messages[0].role"),
         (user(None, reasoning_content="secret"), "messages[0].reasoning_content"),
         (
+            user(None, tool_calls=[{"function": {"name": "f", "arguments": r'{"a": "s\u0065cret"}'}}]),
+            "messages[0].tool_calls[0].function.arguments",
+        ),
+        (
             user(
                 [{"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "secret"}]}]
             ),
