@@ -1,1 +1,1 @@
-"""The ASGI edge: routes, limits on what a connection may cost, metrics, the request log."""
+"""The HTTP edge: routes, limits on what a connection may cost, metrics, the request log."""
