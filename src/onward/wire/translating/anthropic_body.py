@@ -21,6 +21,8 @@ _BUDGETS: Final = {
 """Tokens of reasoning for an effort."""
 _LEAST_BUDGET: Final = 1024
 _HIGHEST_TEMPERATURE: Final = 1.0
+_LEAST_TOP_P: Final = 0.95
+"""Beside reasoning."""
 _LEADING: Final = frozenset({"system", "developer"})
 _WITHOUT: Final = "the provider of this model takes no '%s'. Leave it out, or use another model."
 _Asks = Callable[[ChatRequest], bool]
@@ -78,6 +80,30 @@ def messages_fields(request: ChatRequest, *, most: int) -> dict[str, Any]:
         "thinking": (thinking, None),
     }
     return fields | {name: value for name, (value, usual) in optional.items() if value != usual}
+
+
+def _while_it_reasons(request: ChatRequest) -> None:
+    """Refuse what this API does not take beside reasoning: it would not say which field is at fault."""
+    for name, wrong in (
+        ("temperature", request.sampling.temperature != 1),
+        ("top_k", request.sampling.top_k > 0),
+        ("top_p", request.sampling.top_p < _LEAST_TOP_P),
+        ("tool_choice", request.tool_choice not in (None, "auto", "none")),
+    ):
+        if wrong:
+            raise invalid(
+                name, f"'{name}' cannot go with 'reasoning_effort' at this model: leave one of them out."
+            )
+
+
+def _lost_reasoning(messages: list[Message]) -> bool:
+    """Whether results answer calls whose reasoning did not come back, as many clients drop what they do not
+    know. This API refuses to reason on then.
+    """
+    last = next((one for one in reversed(messages) if one.role == "assistant"), None)
+    if last is None or not last.tool_calls:
+        return False
+    return not any(thought.signature or thought.sealed is not None for thought in last.thoughts)
 
 
 def _leading(messages: list[Message]) -> int:
@@ -224,4 +250,7 @@ def _thinking(request: ChatRequest, most: int) -> dict[str, Any] | None:
             f"'reasoning_effort' needs a limit of more than {_LEAST_BUDGET} tokens with this model: raise "
             "'max_completion_tokens', or leave it out.",
         )
+    if _lost_reasoning(request.messages):
+        return None
+    _while_it_reasons(request)
     return {"type": "enabled", "budget_tokens": min(budget, most - 1)}

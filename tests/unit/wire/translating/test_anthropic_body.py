@@ -1,0 +1,58 @@
+"""A neutral request as a body of Anthropic's Messages."""
+
+from typing import Any
+
+import pytest
+
+from onward.core.failure import Failure
+from onward.dialects import DIALECTS
+from onward.wire.requests import chat_request
+from onward.wire.translating.anthropic_body import messages_fields
+
+USER = {"role": "user", "content": "Hi"}
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+CALLS = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+RESULT = {"role": "tool", "tool_call_id": "c", "content": "1"}
+SIGNED = [{"type": "thinking", "thinking": "Hm", "signature": "Eq=="}]
+ENABLED = {"type": "enabled", "budget_tokens": 2048}
+
+
+def fields(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
+    body = {"model": "m", "messages": [USER, *messages], "reasoning_effort": "low", "tools": [TOOL], **more}
+    return messages_fields(chat_request(DIALECTS["openai"], body), most=9000)
+
+
+@pytest.mark.covers("P-12")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", 0.3),
+        ("top_k", 5),
+        ("top_p", 0.9),
+        ("tool_choice", "required"),
+        ("tool_choice", {"type": "function", "function": {"name": "f"}}),
+    ],
+)
+def test_what_does_not_go_with_reasoning_is_refused_by_its_name(name: str, value: Any) -> None:
+    """The provider would refuse it as well, and its words stay here."""
+    with pytest.raises(Failure) as refused:
+        fields(**{name: value})
+    assert refused.value.param == name
+    assert name in fields(**{name: value}, reasoning_effort="none")
+
+
+@pytest.mark.covers("P-12")
+def test_what_goes_with_it() -> None:
+    made = fields(temperature=1, top_p=0.95, tool_choice="auto")
+    assert (made["thinking"], made["top_p"]) == (ENABLED, 0.95)
+
+
+@pytest.mark.covers("P-12")
+def test_reasoning_goes_on_where_it_came_back() -> None:
+    """OpenAI's clients send back calls alone: then the model answers without, rather than not at all."""
+    assert "thinking" not in fields(CALLS, RESULT)
+    assert "thinking" not in fields(CALLS, RESULT, {"role": "user", "content": "And?"})
+    assert "temperature" in fields(CALLS, RESULT, temperature=0.3)
+    assert fields({**CALLS, "thinking_blocks": SIGNED}, RESULT)["thinking"] == ENABLED
+    assert fields(CALLS, RESULT, {"role": "assistant", "content": "So."}, USER)["thinking"] == ENABLED
