@@ -70,6 +70,8 @@ class Ends(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.closed = False
+        self.protocol: Any = None
+        self.loop = asyncio.get_running_loop()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return SOCKETS[0] if name == "socket" else default
@@ -78,7 +80,9 @@ class Ends(asyncio.Transport):
         return self.closed
 
     def close(self) -> None:
-        self.closed = True
+        if not self.closed:
+            self.closed = True
+            self.loop.call_soon(self.protocol.connection_lost, None)
 
     abort = close
 
@@ -95,7 +99,7 @@ class Ends(asyncio.Transport):
         return True
 
     def write_eof(self) -> None:
-        self.closed = True
+        self.close()
 
     def writelines(self, list_of_data: Any) -> None:
         self.write(b"".join(list_of_data))
@@ -105,12 +109,15 @@ class Upstream(Ends):
     """A provider that answers at once."""
 
     answer: tuple[bytes, ...] = ()
-    loop: Any = None
-    connection: Any = None
 
     def write(self, data: bytes) -> None:  # noqa: ARG002
-        for piece in self.answer:
-            self.loop.call_soon(self.connection.data_received, piece)
+        self.loop.call_soon(self._come, 0)
+
+    def _come(self, number: int) -> None:
+        """One piece with each step of the loop, as reads bring them."""
+        if number + 1 < len(self.answer):
+            self.loop.call_soon(self._come, number + 1)
+        self.protocol.data_received(self.answer[number])
 
 
 class Caller(Ends):
@@ -119,7 +126,6 @@ class Caller(Ends):
     def __init__(self, load: "Load") -> None:
         super().__init__()
         self.load = load
-        self.protocol: Any = None
 
     def write(self, data: bytes) -> None:
         self.load.wrote(self, data)
@@ -171,12 +177,12 @@ class Load:
 async def _connect(_: Any, make: Any, __: Any) -> Connection:
     connection = make()
     transport = Upstream()
-    transport.loop, transport.connection = asyncio.get_running_loop(), connection
+    transport.protocol = connection
     connection.connection_made(transport)
     return connection
 
 
-def answer(*, stream: bool) -> tuple[bytes, ...]:
+def answer(*, stream: bool, burst: int) -> tuple[bytes, ...]:
     """What the provider sends, in the pieces in which it comes."""
     if not stream:
         body = json.dumps(REPLY, separators=(",", ":")).encode()
@@ -198,13 +204,14 @@ def answer(*, stream: bool) -> tuple[bytes, ...]:
         )
         pieces.append(b"%x\r\n%b\r\n" % (len(data), data))
     pieces[-1] += b"0\r\n\r\n"
-    burst = 8  # what one read of the system brings
-    return (pieces[0], *(b"".join(pieces[start : start + burst]) for start in range(1, len(pieces), burst)))
+    head, *pieces = pieces
+    pieces[0] = head + pieces[0]
+    return tuple(b"".join(pieces[start : start + burst]) for start in range(0, len(pieces), burst))
 
 
 async def measure(options: argparse.Namespace, folder: Path) -> None:
     pool.connect = _connect
-    Upstream.answer = answer(stream=options.stream)
+    Upstream.answer = answer(stream=options.stream, burst=options.burst)
     config_file = folder / "onward.toml"
     money = MONEY.format(digest=hashlib.sha256(SECRET.encode()).hexdigest()) if options.on else ""
     store_file = folder / "onward.db"
@@ -288,6 +295,7 @@ def main() -> None:
     )
     parser.add_argument("--on", action="store_true", help="a key, limits, money, a ledger")
     parser.add_argument("--stream", action="store_true")
+    parser.add_argument("--burst", type=int, default=50, help="events of a stream that one read brings")
     parser.add_argument("--named", action="store_true", help="an Idempotency-Key of its own for each")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--requests", type=int, default=4000)
