@@ -39,7 +39,6 @@ _LOWERED_TIMES = 3
 _MOST_PAYERS = 10_000
 _DAY_MS = 86_400_000
 _NO_PRICE = Price(input=0, cached_input=0, output=0)
-
 Write = Callable[[Operation], Awaitable[Result]]
 """Hands an operation to the ledger at once, in the order of the calls; durable once awaited."""
 
@@ -68,9 +67,8 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
 
 def counts_money(key: Key | None, tenant: Tenant | None) -> bool:
     """Whether something limits what a caller may spend."""
-    if tenant is not None and (tenant.prepaid or tenant.monthly_budget is not None):
-        return True
-    return key is not None and key.monthly_cap is not None
+    limited = tenant is not None and (tenant.prepaid or tenant.monthly_budget is not None)
+    return limited or (key is not None and key.monthly_cap is not None)
 
 
 class Grant(msgspec.Struct, kw_only=True, eq=False):
@@ -107,8 +105,7 @@ class Takes(msgspec.Struct, frozen=True):
 
     take: Callable[[Take], Awaitable[Exceeded | None]]
     give_back: Callable[[GiveBack], Awaitable[None]]
-    take_now: Callable[[Take], Exceeded | None] | None = None
-    """The same as `take`, where nothing is waited for."""
+    take_now: Callable[[Take], Exceeded | None] | None = None  # as `take`, where nothing is waited for
 
 
 class Gate:
@@ -133,8 +130,7 @@ class Gate:
         self._currency = currency
         self._open: dict[str, Grant] = {}
         self._unsettled: dict[str, Settle | Release] = {}
-        self._day = 0
-        self._month = ""
+        self._day, self._month = 0, ""
         self._payers: dict[str, _Payer] = {}
         self.used: dict[str, int] = {}
         """When each key was last used (Unix milliseconds), for whoever writes that down."""
@@ -160,8 +156,8 @@ class Gate:
         """
         take = self._take(demand)
         if take is not None and self._limits is not None:
-            now = self._limits.take_now
             try:
+                now = self._limits.take_now
                 exceeded = await self._limits.take(take) if now is None else now(take)
             except BaseException:
                 self._give_back(demand, 0, counts=False)
@@ -333,16 +329,16 @@ class Gate:
             return ()
         day = at_ms // _DAY_MS
         if day != self._day:
-            month = datetime.fromtimestamp(day * _DAY_MS / 1000, UTC).strftime("%Y-%m")
-            self._day, self._month = day, month
-        payer = self._payers.get(key.id)
-        if payer is not None and payer.key is key and payer.tenant is tenant and payer.month == self._month:
-            return payer.accounts
+            self._day = day
+            self._month = datetime.fromtimestamp(day * _DAY_MS / 1000, UTC).strftime("%Y-%m")
+        known = self._payers.get(key.id)
+        if known and known.key is key and known.tenant is tenant and known.month == self._month:
+            return known.accounts
         if len(self._payers) >= _MOST_PAYERS:
             self._payers.clear()
-        accounts = _accounts_of(key, tenant, self._month)
-        self._payers[key.id] = _Payer(key, tenant, self._month, accounts)
-        return accounts
+        payer = _Payer(key, tenant, self._month, _accounts_of(key, tenant, self._month))
+        self._payers[key.id] = payer
+        return payer.accounts
 
     def _take(self, demand: Demand) -> Take | None:
         key = demand.key
