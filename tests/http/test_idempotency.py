@@ -183,6 +183,27 @@ async def test_a_name_that_cannot_be_is_refused(start, mock, name: str):
     assert not await running.entries()
 
 
+@pytest.mark.parametrize("second", ["two", "one"])
+async def test_two_names_are_none(start, mock, second):
+    """Which of them counts would depend on their order: the request could run once for each."""
+    running = await start()
+    answer = await running.client.post(
+        "/v1/completions",
+        content=json.dumps({"model": MODEL, "prompt": "hi"}),
+        headers=[
+            (b"authorization", b"Bearer on-a-key-of-these-tests"),
+            (b"content-type", b"application/json"),
+            (b"idempotency-key", b"one"),
+            (b"idempotency-key", second.encode()),
+        ],
+    )
+    assert answer.status_code == (200 if second == "one" else 400), answer.text
+    assert len(mock.requests) == (second == "one")
+    if second == "two":
+        assert "sent once" in answer.json()["error"]["message"]
+        assert "idempotency-key" not in answer.headers
+
+
 @streamed
 async def test_another_body_or_path_is_a_conflict(start, mock, stream: bool):
     running = await start()

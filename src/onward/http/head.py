@@ -7,6 +7,7 @@ from urllib.parse import unquote
 import httptools
 
 _LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})\r\n", re.IGNORECASE)
+_NAME: Final = b"idempotency-key"
 _LONGEST_KNOWN: Final = 4096
 """Bytes of a header that is remembered."""
 
@@ -28,7 +29,9 @@ class Head:
         self.version = version
         """``1.0`` or ``1.1``."""
         self.fields = dict(fields)
-        """By name; of repeated ones the last."""
+        """By name; of repeated ones the last. Two different names for a request are none: `b""`."""
+        if len(self.fields) != len(fields) and len({value for name, value in fields if name == _NAME}) > 1:
+            self.fields[_NAME] = b""
         self.keep_alive = keep_alive and version == "1.1"
         self.expects = version == "1.1" and _waits_for_100(fields)
         """Whether the caller waits to be asked for its body."""
