@@ -96,7 +96,11 @@ def _openai(passed: Passed, shown: Shown) -> StreamWatch:
 
 
 def _messages(passed: Passed, shown: Shown) -> MessagesWatch:
-    return MessagesWatch(passed.model, only_known=shown.members is not None)
+    return MessagesWatch(
+        passed.model,
+        only_known=shown.members is not None,
+        prompt_tokens=passed.likely_prompt_tokens,
+    )
 
 
 def _whole_message(body: bytes, model: str, members: Collection[str] | None) -> WholeAnswer:

@@ -1,7 +1,8 @@
 """A provider's stream of Anthropic's Messages on its way to the caller: whole events, watched, untouched.
 
 Untouched, save: `model` in the first event is the name that the caller used; what a provider says of an
-error stays with us; the event that ends the stream waits until the caller was charged.
+error stays with us; the event that ends the stream waits until the caller was charged; names of events and
+usage, which clients of this API rely on, are added where a provider leaves them out.
 """
 
 from typing import Any, Final
@@ -10,6 +11,7 @@ from onward.core.usage import Usage
 from onward.wire.passing.events import NoEvent, with_data
 from onward.wire.passing.members import members, spliced
 from onward.wire.passing.message_events import (
+    MessageEvent,
     MessageUsage,
     fields_of,
     message_error,
@@ -32,15 +34,26 @@ class MessagesWatch(StreamReader):
     another provider may still be asked: the first event and pings wait.
     """
 
-    __slots__ = ("_end", "_held", "_held_size", "_model", "_only_known", "_reported", "started")
+    __slots__ = (
+        "_end",
+        "_held",
+        "_held_size",
+        "_model",
+        "_only_known",
+        "_prompt_tokens",
+        "_reported",
+        "started",
+    )
 
-    def __init__(self, model: str, *, only_known: bool = False) -> None:
+    def __init__(self, model: str, *, only_known: bool = False, prompt_tokens: int = 0) -> None:
         """`model` is the name that the caller used. `only_known`: nothing passes that Anthropic's
-        API does not have, so that nothing names the provider (P-5).
+        API does not have, so that nothing names the provider (P-5). `prompt_tokens`: what is told of the
+        prompt where the provider tells nothing.
         """
         super().__init__()
         self._model = model
         self._only_known = only_known
+        self._prompt_tokens = prompt_tokens
         self._reported = MessageUsage()
         self._held: list[bytes] = []
         self._held_size = 0
@@ -93,9 +106,14 @@ class MessagesWatch(StreamReader):
         if read.type == "error" or lines.name == b"error":
             self.fail(lines.data.decode("utf-8", "replace"), message_error(read.error))
             return b""
+        data = self._counted(read, lines.data)
+        if data is not lines.data:
+            event = with_data(event, data)
         if self._only_known:
             name = read.type if read.type.isidentifier() and read.type.isascii() else "message"
-            event = plain_event(lines.data, name, self._model)
+            event = plain_event(data, name, self._model)
+        elif not lines.name and read.type.isidentifier() and read.type.isascii():
+            event = b"event: %b\n%b" % (read.type.encode(), event)
         if read.type == "message_stop":
             self.done = True
             self._end = event
@@ -110,7 +128,7 @@ class MessagesWatch(StreamReader):
             message = fields_of(read.message)
             self._reported.hear(message.get("usage"), final=False)
             if not self._only_known and message.get("model") != self._model:
-                return self._let_go(with_data(event, self._renamed(lines.data)))
+                return self._let_go(with_data(event, self._renamed(data)))
         elif read.type == "message_delta":
             self._reported.hear(read.usage, final=True)
             reason = fields_of(read.delta).get("stop_reason")
@@ -118,6 +136,20 @@ class MessagesWatch(StreamReader):
                 self.finish[0] = str(reason)
                 self.started = True
         return self._let_go(event)
+
+    def _counted(self, read: MessageEvent, data: bytes) -> bytes:
+        """The JSON of an event, with usage as it is assumed where it should have some and has none."""
+        if read.type == "message_delta" and type(read.usage) is not dict:
+            return _with_usage(data, b'{"output_tokens":%d}' % self.completion_tokens)
+        if read.type == "message_start" and type(fields_of(read.message).get("usage")) is not dict:
+            usage = b'{"input_tokens":%d,"output_tokens":0}' % self._prompt_tokens
+            edits = [
+                (one.value, one.end, _with_usage(data[one.value : one.end], usage))
+                for one in members(data)
+                if one.name == "message" and data[one.value : one.value + 1] == b"{"
+            ]
+            return spliced(data, edits) if edits else data
+        return data
 
     def _renamed(self, data: bytes) -> bytes:
         """The first event under the caller's name for the model."""
@@ -141,6 +173,16 @@ class MessagesWatch(StreamReader):
         if self._held_size > LONGEST_EVENT:
             self.fail(f"more than {LONGEST_EVENT} bytes before the first piece of output")
         return b""
+
+
+def _with_usage(raw: bytes, usage: bytes) -> bytes:
+    """An object with this usage."""
+    found = members(raw)
+    edits = [(one.value, one.end, usage) for one in found if one.name == "usage"]
+    if edits:
+        return spliced(raw, edits)
+    end = raw.rindex(b"}")
+    return b'%b%b"usage":%b%b' % (raw[:end].rstrip(), b"," if found else b"", usage, raw[end:])
 
 
 def _begins(block: Any) -> bool:

@@ -177,3 +177,26 @@ def test_what_is_no_message(wrong: bytes) -> None:
     with pytest.raises(Failure) as failed:
         read_whole_message(wrong, "mine")
     assert failed.value.kind is FailureKind.UPSTREAM_UNAVAILABLE
+
+
+@pytest.mark.covers("P-12")
+@pytest.mark.parametrize("only_known", [False, True])
+def test_what_clients_rely_on_is_added(only_known: bool) -> None:
+    """Anthropic's SDKs take an event by its name, and fail where a message has no usage."""
+    events = [
+        {"type": "message_start", "message": {"type": "message", "model": "theirs", "content": []}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": None},
+        {"type": "message_stop"},
+    ]
+    watch = MessagesWatch("mine", only_known=only_known, prompt_tokens=9)
+    out = b"".join(watch.feed(b"data: %b\n\n" % json.dumps(one).encode()) for one in events) + watch.close()
+    blocks = (out + watch.end(Usage(9, 1))).decode().strip().split("\n\n")
+    names = [block.split("\n")[0].removeprefix("event: ") for block in blocks]
+    shown = [json.loads(block.split("\ndata: ")[1]) for block in blocks]
+    assert names == [one["type"] for one in events]
+    assert shown[0]["message"]["usage"] == {"input_tokens": 9, "output_tokens": 0}
+    assert (shown[0]["message"]["model"], shown[4]["usage"]) == ("mine", {"output_tokens": 1})
+    assert watch.usage is None
