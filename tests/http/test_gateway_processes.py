@@ -114,9 +114,13 @@ async def ledger(folder: Path) -> tuple[list[Entry], tuple[int, int, int]]:
     store = await SqliteStore.open(folder / "onward.db", owner=False)
     try:
         page = await store.entries(EntryQuery(limit=1000))
+        entries = page.entries
+        while page.cursor is not None:
+            page = await store.entries(EntryQuery(limit=1000, cursor=page.cursor))
+            entries += page.entries
         [money] = await store.money(["balance:acme"])
-        assert money.spent == sum(entry.charged for entry in page.entries)
-        return page.entries[::-1], (money.credited, money.spent, money.held)
+        assert money.spent == sum(entry.charged for entry in entries)
+        return entries[::-1], (money.credited, money.spent, money.held)
     finally:
         await store.close()
 
