@@ -1,7 +1,7 @@
 """Server-sent events: what is ready goes out in one write, silence is broken, readers may be slow."""
 
 import asyncio
-from typing import Self
+from typing import Protocol, Self
 
 from onward.http.exchange import Exchange, Headers
 from onward.http.limits import Limits
@@ -11,6 +11,18 @@ EVENT_STREAM: Headers = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
+
+
+class Out(Protocol):
+    """Where the events of an answer go."""
+
+    def put_now(self, data: bytes) -> bool:
+        """See `EventStream.put_now`."""
+        ...
+
+    async def put(self, data: bytes, *, last: bool = False) -> None:
+        """See `EventStream.put`."""
+        ...
 
 
 class EventStream:
@@ -38,7 +50,7 @@ class EventStream:
         """Sends what no `put` does: the rest of a burst, and comments."""
 
     async def __aenter__(self) -> Self:
-        self._loop = asyncio.get_running_loop()
+        self._loop = self._exchange.loop
         self._last_at = self._loop.time()
         self._timer = self._loop.call_at(self._last_at + self._silence_s, self._break_silence)
         self._exchange.nudge = self._nudge
@@ -56,12 +68,23 @@ class EventStream:
         """Whether something was put or sent: a failure is an event from now on."""
         return self._exchange.answering or bool(self._parts)
 
-    async def put(self, data: bytes) -> None:
-        """Send bytes of whole events, soon."""
+    def put_now(self, data: bytes) -> bool:
+        """Send bytes of whole events at once. False: that cannot be now, they are to be `put`."""
+        exchange = self._exchange
+        if self._busy or not exchange.answering or not exchange.write_now(data):
+            return False
+        self._last_at = self._loop.time()
+        return True
+
+    async def put(self, data: bytes, *, last: bool = False) -> None:
+        """Send bytes of whole events, soon. `last`: only the end follows, with which they may go out."""
         if not data:
             return
         self._parts.append(data)
-        if not self._busy:
+        if last and not self._busy:
+            self._busy = True
+            self._loop.call_soon(self._step_over)
+        elif not self._busy:
             await self._send()
             return
         self._size += len(data)

@@ -153,7 +153,7 @@ class Generation:
     ) -> None:
         async with event_stream(exchange, self._limits) if recording is None else recording as stream:
             try:
-                answer, _ = await self._tries.first(exchange, asked, bill, lambda one: one.stream(stream.put))
+                answer, _ = await self._tries.first(exchange, asked, bill, lambda one: one.stream(stream))
                 end = answer.end()
                 await bill.settle(end)
                 await stream.end(end)

@@ -3,12 +3,13 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
 from onward.core.failure import Failure
 from onward.core.usage import Usage
+from onward.http.event_stream import Out
 from onward.http.record import Record
 from onward.providers.failures import was_sent
 from onward.providers.protocol import Answer
@@ -69,27 +70,45 @@ class ProviderAnswer:
             answer.close()
 
     async def _streamed(
-        self, answer: Answer, reader: Reading[T], put: Callable[[T], Awaitable[None]]
+        self, answer: Answer, reader: Reading[T], encode: Callable[[T], bytes], out: Out
     ) -> None:
-        """Read a stream to its end; what its reader makes of it is `put`. Raises `Failure`."""
+        """Read a stream to its end; what its reader makes of it goes out, encoded. Raises `Failure`."""
         usage = self.usage
         prompt_known = failed = False
+        left = b""
+        """What could not go out at once."""
+
+        def take(data: bytes) -> bool:
+            """Pass on what came, while that needs no waiting."""
+            nonlocal prompt_known, left
+            made = reader.feed(data)
+            usage.completion_tokens = reader.completion_tokens
+            if not prompt_known and (prompt := reader.prompt_usage) is not None:
+                prompt_known = True
+                usage.prompt_tokens, usage.cached_tokens = prompt.prompt_tokens, prompt.cached_tokens
+            over = reader.done or reader.failure is not None
+            if not made:
+                return not over
+            self._piece()
+            left = encode(made)
+            if over or not out.put_now(left):
+                return False
+            left = b""
+            return True
+
         try:
             # Whatever its content type claims: what is no stream of events shows by its first bytes.
-            while not reader.done and reader.failure is None and (data := await answer.read()):
-                made = reader.feed(data)
-                usage.completion_tokens = reader.completion_tokens
-                if not prompt_known and (prompt := reader.prompt_usage) is not None:
-                    prompt_known = True
-                    usage.prompt_tokens, usage.cached_tokens = prompt.prompt_tokens, prompt.cached_tokens
-                if made:
-                    self._piece()
-                    await put(made)
+            while await answer.hand_on(take):
+                over = reader.done or reader.failure is not None
+                await out.put(left, last=over)
+                left = b""
+                if over:
+                    break
             made = reader.close()
             self._reported(reader.usage)
             if made:
                 self._piece()
-                await put(made)
+                await out.put(encode(made), last=True)
             if reader.failure is not None:
                 self._log(reader.failure_text)
                 raise reader.failure

@@ -1,10 +1,10 @@
 """The answer of a provider that speaks the caller's API: its bytes, watched for usage, errors and the end."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 from onward.core.content_filter import ContentFilter, Found, output_refused
 from onward.core.usage import Usage
+from onward.http.event_stream import Out
 from onward.http.provider_answer import ProviderAnswer
 from onward.http.record import Record
 from onward.serve.content_filter import log_found
@@ -60,11 +60,11 @@ class ProxiedAnswer(ProviderAnswer):
             ask_usage=passed.stream and kind.asks_usage and deployment.asks_usage,
         )
 
-    async def stream(self, put: Callable[[bytes], Awaitable[None]]) -> None:
-        """Whole events, each `put` as it comes. Cancelling it tells the provider to stop."""
+    async def stream(self, out: Out) -> None:
+        """Whole events, each sent as it comes. Cancelling it tells the provider to stop."""
         watch = self._watch
         assert watch is not None  # noqa: S101 - a stream was asked for
-        await self._streamed(await self._open(self._path, self._body, self._headers), watch, put)
+        await self._streamed(await self._open(self._path, self._body, self._headers), watch, _as_it_is, out)
         self._record.finish.extend(watch.finish.values())
 
     def end(self) -> bytes:
@@ -100,3 +100,7 @@ class ProxiedAnswer(ProviderAnswer):
 
     def _found(self, found: Found) -> None:
         log_found(self._record.request_id, self._deployment.model.id, found)
+
+
+def _as_it_is(data: bytes) -> bytes:
+    return data

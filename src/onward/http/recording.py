@@ -99,7 +99,11 @@ class Recording:
     async def __aexit__(self, *error: object) -> None:
         """A stream ends by `end`, or its failure by `fail`."""
 
-    async def put(self, data: bytes) -> None:
+    def put_now(self, data: bytes) -> bool:  # noqa: ARG002
+        """False: what is too large to be kept has to wait for who follows."""
+        return False
+
+    async def put(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002
         """Bytes of whole events."""
         if not data:
             return

@@ -1,10 +1,10 @@
 """The answer of an engine of ours: deltas, encoded as the dialect has it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 from onward.core.delta import ChoiceDelta
+from onward.http.event_stream import Out
 from onward.http.record import Record
 from onward.serve.job import Job
 from onward.serve.pipeline import run
@@ -31,15 +31,15 @@ class ServedAnswer:
         self.usage = job.usage
         self.first: float | None = None
 
-    async def stream(self, put: Callable[[bytes], Awaitable[None]]) -> None:
-        """The events of its output, each `put` as it is made. Cancelling it cancels the engine's work."""
+    async def stream(self, out: Out) -> None:
+        """The events of its output, each `put` out as it is made. Cancelling it cancels the engine's work."""
         encoder, usage = self._encoder, self.usage
         async with aclosing(run(self._job)) as deltas:
             async for delta in deltas:
                 self._note(delta)
                 if self.first is None:
                     self.first = self._record.last_piece
-                await put(encoder.events(delta, usage))
+                await out.put(encoder.events(delta, usage))
 
     def end(self) -> bytes:
         """What ends a stream that is whole."""

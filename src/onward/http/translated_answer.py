@@ -1,10 +1,9 @@
 """The answer of a provider that speaks another API than the caller: deltas, encoded as the dialect has it."""
 
-from collections.abc import Awaitable, Callable
-
 from onward.core.delta import ChoiceDelta
 from onward.core.filtered_deltas import FilteredDeltas
 from onward.core.usage import Usage
+from onward.http.event_stream import Out
 from onward.http.provider_answer import ProviderAnswer
 from onward.http.record import Record
 from onward.serve.model import ProxiedModel
@@ -40,16 +39,16 @@ class TranslatedAnswer(ProviderAnswer):
         self._encoder = encoder
         self._output = output
 
-    async def stream(self, put: Callable[[bytes], Awaitable[None]]) -> None:
-        """The events of its output, each `put` as it comes. Cancelling it tells the provider to stop."""
+    async def stream(self, out: Out) -> None:
+        """The events of its output, each sent as it comes. Cancelling it tells the provider to stop."""
         encoder, usage = self._encoder, self.usage
 
-        async def encoded(deltas: list[ChoiceDelta]) -> None:
+        def encoded(deltas: list[ChoiceDelta]) -> bytes:
             self._note(deltas)
-            await put(b"".join([encoder.events(delta, usage) for delta in deltas]))
+            return b"".join([encoder.events(delta, usage) for delta in deltas])
 
         reader = self._reader if self._output is None else FilteredReader(self._reader, self._output)
-        await self._streamed(await self._open(self._path, self._body, []), reader, encoded)
+        await self._streamed(await self._open(self._path, self._body, []), reader, encoded, out)
 
     def end(self) -> bytes:
         """What ends a stream that is whole."""

@@ -26,7 +26,7 @@ class HttpAnswer:
     Cancelling `read` loses nothing: what comes meanwhile is there for the next call.
     """
 
-    __slots__ = ("_ended", "_source", "_waiter", "failure", "headed", "headers", "pieces", "status")
+    __slots__ = ("_ended", "_source", "_take", "_waiter", "failure", "headed", "headers", "pieces", "status")
 
     def __init__(self, source: Source, pieces: list[bytes], headed: "asyncio.Future[None]") -> None:
         """`pieces`: where the connection puts the body.
@@ -38,17 +38,31 @@ class HttpAnswer:
         self.pieces = pieces
         self.headed = headed
         self._source: Source | None = source
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[bool] | None = None
+        self._take: Callable[[bytes], bool] | None = None
+        """Who is handed what comes, while somebody waits."""
         self._ended = False
         self.failure: Callable[[], Failure] | None = None
 
     # The connection's side
 
     def wake(self) -> None:
-        """There are new pieces."""
+        """There are new pieces, or there will be no more."""
         waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        if waiter is None or waiter.done():
+            return
+        take = self._take
+        if take is not None and self.pieces:
+            try:
+                more = take(self._taken())
+            except Exception as error:  # noqa: BLE001 - it is that of who waits, not the connection's
+                waiter.set_exception(error)
+                return
+            if more and not self._ended:
+                return
+            waiter.set_result(not more)
+        else:
+            waiter.set_result(False)
 
     def end(self, pieces: list[bytes]) -> None:
         """It is whole. `pieces`: what was not read yet, its own."""
@@ -79,18 +93,43 @@ class HttpAnswer:
 
     async def read(self) -> bytes:
         """See `Answer.read`. What has come already is returned without suspending."""
-        while not (pieces := self.pieces):
+        while not self.pieces:
             if self._ended:
                 if self.failure is not None:
                     raise self.failure()
                 return b""
-            if self._waiter is not None:
-                raise RuntimeError("an answer has one reader")
-            waiter = self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await waiter
-            finally:
-                self._waiter = None
+            await self._more()
+        return self._taken()
+
+    async def hand_on(self, take: Callable[[bytes], bool]) -> bool:
+        """See `Answer.hand_on`."""
+        while True:
+            if self.pieces:
+                if not take(self._taken()):
+                    return True
+            elif self._ended:
+                if self.failure is not None:
+                    raise self.failure()
+                return False
+            elif await self._more(take):
+                return True
+
+    async def _more(self, take: Callable[[bytes], bool] | None = None) -> bool:
+        """Wait until something has come that `take` does not take, or nothing will: whether `take` wants no
+        more.
+        """
+        if self._waiter is not None:
+            raise RuntimeError("an answer has one reader")
+        waiter = self._waiter = self.headed.get_loop().create_future()  # to ask which runs is a system call
+        self._take = take
+        try:
+            return await waiter
+        finally:
+            self._waiter = self._take = None
+
+    def _taken(self) -> bytes:
+        """What has come and was not read."""
+        pieces = self.pieces
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         if self._source is not None:

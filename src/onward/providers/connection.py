@@ -182,11 +182,12 @@ class Connection(asyncio.Protocol):
         elif answer.status and self._pieces:
             self._moved = True
             self._unparsed = 0
-            self._buffered += len(data)
-            if self._buffered > self._owner.bounds.buffer_bytes and not self._paused:
-                self._paused = True
-                self._transport.pause_reading()
             answer.wake()
+            if self._pieces:
+                self._buffered += len(data)
+                if self._buffered > self._owner.bounds.buffer_bytes and not self._paused:
+                    self._paused = True
+                    self._transport.pause_reading()
         else:
             if answer.status:
                 self._unparsed += len(data)

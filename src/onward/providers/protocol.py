@@ -4,6 +4,7 @@ A provider owns its tokens; nothing here knows what the bytes mean. Rules on wha
 again stand in `Provider.send`.
 """
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
@@ -78,6 +79,14 @@ class Answer(Protocol):
         UPSTREAM_TIMEOUT where the first piece has not come `first_byte_timeout_s` after the request, or
         a later one after `idle_timeout_s` of silence; UPSTREAM_UNAVAILABLE when the body ends before its
         own end (its length, or its last chunk), or is compressed, which is never asked for.
+        """
+        ...
+
+    async def hand_on(self, take: Callable[[bytes], bool]) -> bool:
+        """Call `take` with what `read` would return, each time something comes, until it returns False:
+        True then; False: the body has ended. Raises as `read` does, and what `take` raises.
+
+        `take` is called where the bytes come in: nobody has to wake up for them.
         """
         ...
 

@@ -134,6 +134,7 @@ class ReplicaAnswer:
         "_health",
         "_open",
         "_replica",
+        "hand_on",
         "headers",
         "read",
         "read_all",
@@ -168,6 +169,7 @@ class ReplicaAnswer:
         self.status = answer.status
         self.headers = answer.headers
         self.read = answer.read  # as they are: the pieces of a body take no way round
+        self.hand_on = answer.hand_on
         self.read_all = answer.read_all
 
     @property
