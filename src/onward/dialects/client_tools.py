@@ -58,8 +58,8 @@ def _function(tool: dict[str, Any], path: str) -> dict[str, Any]:
         shown = f"'{excerpt(kind, 40)}'" if isinstance(kind, str) else "of another kind"
         raise invalid(
             f"{path}.type",
-            f"'{path}.type' is {shown}: tools that a server runs are not offered here. Send tools of your "
-            "own, with 'name' and 'input_schema'.",
+            f"'{path}.type' is {shown}: only tools that the request itself describes are taken here. Send "
+            "tools of your own, with 'name' and 'input_schema'.",
         )
     function: dict[str, Any] = {"name": name_at(tool.get("name"), f"{path}.name")}
     if tool.get("description") is not None:
