@@ -195,6 +195,20 @@ def an_image(name: str, image: dict[str, Any], *, sees: bool = True) -> Any:
     return reach
 
 
+def an_image_for_a_provider(image: dict[str, Any], name: str) -> Any:
+    """The same, where a provider runs a model that declares no images."""
+
+    async def reach(stage: Stage, stream: bool) -> httpx.Response:
+        messages = [{"role": "user", "content": [{"type": "text", "text": "see"}, image]}]
+        async with stage.gateway() as running:
+            answer = await running.post(CHAT, {"messages": messages, "max_tokens": 5, "stream": stream})
+        assert stage.mock.requests == []
+        return answer
+
+    reach.__name__ = name
+    return reach
+
+
 def filtered(**patterns: Any) -> dict[str, Any]:
     return {"model": {"content_filter": settings.ContentFilter(**patterns)}}
 
@@ -281,6 +295,19 @@ ROWS = [
         an_image("no_image", part(b"no image at all")),
         param="messages[0].content[1].image_url",
     ),
+    *[
+        Row(
+            "MEDIA_UNSUPPORTED",
+            400,
+            REQUEST,
+            an_image_for_a_provider({"type": "image_url", "image_url": {"url": url}}, name),
+            param="messages[0].content[1].image_url.url",
+        )
+        for name, url in [
+            ("for_a_blind_provider", "data:image/png;base64,AAAA"),
+            ("an_address_for_a_blind_provider", "https://example.org/x.png"),
+        ]
+    ],
     Row("TENANT_RATE_LIMITED", 429, RATE, two_in_a_minute),
     Row("TENANT_RATE_LIMITED", 429, RATE, two_at_once),
     Row("TENANT_BUDGET_EXCEEDED", 429, BILLING, asked({"tenant": {"monthly_budget": "0"}}, "a_budget")),

@@ -208,7 +208,8 @@ class Passing(msgspec.Struct, frozen=True, kw_only=True):
     """Top-level members of a provider's answers and events that pass, so that none names the provider
     (P-5); `usage` is not among them: it is told as we count it. None: all pass, as they came."""
     largest_image: int | None = None
-    """Bytes of an image that goes on to a provider; None: that is for the provider to judge."""
+    """Bytes of an image that goes on to a provider, of a model that declares images; None: that is for the
+    provider to judge."""
 
 
 class Auth(StrEnum):

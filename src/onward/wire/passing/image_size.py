@@ -1,27 +1,32 @@
-"""How large the images of a body are that goes on to a provider."""
+"""The images of a body that goes on to a provider: whether the model takes any, and how large they are."""
 
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
-from onward.core.failure import media_too_large
+from onward.core.failure import media_too_large, media_unsupported
 
 _IMAGES: Final = ("image_url", "input_image", "image")
 
 
-def check_images(body: dict[str, Any], longest: int) -> None:
-    """Refuse an image of more than `longest` bytes that came along, as base64.
+def check_images(body: dict[str, Any], longest: int, *, taken: bool) -> None:
+    """Refuse an image of more than `longest` bytes that came along, as base64; all images where the model
+    declares that it takes none: `taken` False (P-1).
 
-    Raises `Failure` (MEDIA_TOO_LARGE). What is no image, or none that is well-formed, is for the provider
-    to refuse.
+    Raises `Failure` (MEDIA_TOO_LARGE, MEDIA_UNSUPPORTED). What is no image, or none that is well-formed, is
+    for the provider to refuse.
     """
     for path, data in _images(body.get("messages"), "messages"):
+        if not taken:
+            raise media_unsupported(
+                path, f"'{path}' is an image; this model takes no images: send text alone."
+            )
         size = len(data) * 3 // 4
         if size > longest:
             raise media_too_large(path, f"'{path}' is an image of {size} bytes; at most {longest} are taken.")
 
 
 def _images(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """The base64 of each image in a list of messages, or of parts of one."""
+    """The base64 of each image in a list of messages, or of parts of one; of one by its address: nothing."""
     for number, item in enumerate(cast("list[Any]", value) if type(value) is list else ()):
         if type(item) is not dict:
             continue
@@ -32,11 +37,10 @@ def _images(value: Any, path: str) -> Iterator[tuple[str, str]]:
         source, image = fields.get("source"), fields.get("image_url")
         if type(source) is dict:
             data = cast("dict[str, Any]", source).get("data")
-            if type(data) is str:
-                yield f"{where}.source.data", data
+            yield f"{where}.source.data", data if type(data) is str else ""
             continue
         at = f"{where}.image_url"
         if type(image) is dict:
             image, at = cast("dict[str, Any]", image).get("url"), f"{at}.url"
-        if type(image) is str and image[:5].lower() == "data:":
-            yield at, image.partition(",")[2]
+        inline = type(image) is str and image[:5].lower() == "data:"
+        yield at, cast("str", image).partition(",")[2] if inline else ""
