@@ -261,6 +261,23 @@ class Cycle:
             raise RuntimeError("a header of an answer holds a line break")
         self._prefix = head + b"\r\n"
 
+    def begin_chunks(self, status: int, lines: bytes) -> None:
+        """As `begin`, of an answer without a length to a caller that knows chunks. `lines` of the head are
+        known to be well-formed.
+        """
+        if self.disconnected:
+            return
+        if self._begun:
+            raise RuntimeError("an answer begins once")
+        self._begun = self._chunked = True
+        self._expects = False
+        self._prefix = b"%b%b%b%btransfer-encoding: chunked\r\n\r\n" % (
+            STATUS_LINES[status],
+            self._connection.date,
+            lines,
+            b"" if self.keep_alive else _CLOSE,
+        )
+
     def send(self, body: bytes, *, last: bool) -> None:
         """A piece of the answer's body."""
         if self.disconnected:

@@ -11,6 +11,7 @@ EVENT_STREAM: Headers = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
+_LINES = b"".join([b"%b: %b\r\n" % header for header in EVENT_STREAM])
 
 
 class Out(Protocol):
@@ -45,7 +46,8 @@ class EventStream:
         self._busy = False
         """Whether something is being sent, or was in this step of the loop."""
         self._ended = False
-        self._room = asyncio.Event()
+        self._room: asyncio.Event | None = None
+        """Is set when what waits was sent; None: nobody has waited yet."""
         self._writer: asyncio.Task[None] | None = None
         """Sends what no `put` does: the rest of a burst, and comments."""
 
@@ -70,8 +72,12 @@ class EventStream:
 
     def put_now(self, data: bytes) -> bool:
         """Send bytes of whole events at once. False: that cannot be now, they are to be `put`."""
+        if self._busy:
+            return False
         exchange = self._exchange
-        if self._busy or not exchange.answering or not exchange.write_now(data):
+        if not exchange.answering:
+            exchange.start_stream(EVENT_STREAM, _LINES)
+        if not exchange.write_now(data):
             return False
         self._last_at = self._loop.time()
         return True
@@ -89,6 +95,8 @@ class EventStream:
             return
         self._size += len(data)
         if self._size > self._buffer_bytes:
+            if self._room is None:
+                self._room = asyncio.Event()
             self._room.clear()
             await self._room.wait()
 
@@ -107,13 +115,15 @@ class EventStream:
         self._size = 0
         try:
             if not exchange.answering:
-                await exchange.start(200, list(EVENT_STREAM))
+                exchange.start_stream(EVENT_STREAM, _LINES)
             await exchange.write(b"".join((*parts, data)), last=last)
             del parts[:count]
             self._last_at = self._loop.time()
         finally:
-            self._room.set()
-            self._loop.call_soon(self._step_over)
+            if self._room is not None:
+                self._room.set()
+            if not self._ended:
+                self._loop.call_soon(self._step_over)
 
     def _step_over(self) -> None:
         """The step of the loop is over in which something was sent."""

@@ -190,6 +190,25 @@ class Exchange(Cycle):
 
     async def start(self, status: int, headers: Headers) -> None:
         """The status and headers of an answer whose body follows."""
+        self.start_now(status, headers)
+
+    def start_stream(self, headers: Headers, lines: bytes) -> None:
+        """As `start`, of a streamed answer. `lines`: the same headers as they are sent."""
+        if (
+            not self._unread
+            and _is_plain(self.dialect)
+            and HeaderValue.IDEMPOTENCY_KEY not in self.header_values
+            and self.failures is None
+            and self.head.version != "1.0"
+        ):
+            self.answering = True
+            self.record.status = 200
+            self.begin_chunks(200, b"%bx-request-id: %b\r\n" % (lines, self.shown_id.encode()))
+        else:
+            self.start_now(200, list(headers))
+
+    def start_now(self, status: int, headers: Headers) -> None:
+        """As `start`, which never waits."""
         self.answering = True
         self.record.status = status
         if self._unread:

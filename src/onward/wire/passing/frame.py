@@ -31,11 +31,12 @@ class Frame(msgspec.Struct, frozen=True):
 
     def text(self, event: bytes) -> bytes | None:
         """The text of one event, as JSON spells it; None: the event has not this frame."""
+        start, end = len(self.before), len(event) - len(self.after)
         if not event.startswith(self.before) or not event.endswith(self.after):
             return None
-        text = event[len(self.before) : -len(self.after)]
-        if b"\n" in text or len(event) < len(self.before) + len(self.after):
+        if end < start or event.find(b"\n", start, end) >= 0:
             return None
+        text = event[start:end]
         if (b'"' in text or b"\\" in text) and not _TEXTS.fullmatch(text):
             return None
         return text

@@ -299,8 +299,14 @@ class StreamWatch:
         if not renamed and not null_usage:
             return data
         field = self._model_field
-        if field and renamed and not null_usage and data.count(field) == data.count(b'"model"') == 1:
-            return data.replace(field, b'"model":' + self._model_json)
+        if renamed and not null_usage and data.count(b'"model"') == 1:
+            # Without a backslash no name of a member is spelled in another way.
+            if not field and type(payload.model) is str and b"\\" not in data:
+                field = b'"model":' + _encode(payload.model)
+            if field and data.count(field) == 1:
+                self._model_field = field
+                return data.replace(field, b'"model":' + self._model_json)
+            field = self._model_field
         made = changed(data, self._model_json if renamed else None, null_usage=null_usage)
         self._model_field = made.field or field
         return made.data
