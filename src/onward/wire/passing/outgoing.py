@@ -42,6 +42,8 @@ _MOST_FIELDS: Final = 10_000
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[4-7]")
 _ASK: Final = b'"include_usage":true'
 _NAMES: Final = msgspec.json.Encoder()
+_LONGEST_KNOWN: Final = 128
+"""Letters of a caller's name for a model that is kept in mind."""
 
 
 class Passed(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,13 +140,14 @@ def outgoing(
     as `limit_field`. None: limits pass as they are. `ask_usage`: the stream is to report usage.
     """
     raw, places = passed.raw, passed.places
-    if max_tokens is None and not ask_usage and model != passed.model:
-        start, end, new = _replaced(raw, places["model"], _named(model))
-        return b"%b%b%b" % (raw[:start], new, raw[end:])
     edits: list[tuple[int, int, bytes]] = []
-    added: list[bytes] = []
     if model != passed.model:
-        edits.append(_replaced(raw, places["model"], _named(model)))
+        edit = _renamed(passed, model)
+        if max_tokens is None and not ask_usage:
+            start, end, new = edit
+            return b"%b%b%b" % (raw[:start], new, raw[end:])
+        edits.append(edit)
+    added: list[bytes] = []
     if max_tokens is not None:
         limit = b"%d" % max_tokens
         edits += [
@@ -183,8 +186,19 @@ def _ask_usage(passed: Passed, edits: list[tuple[int, int, bytes]], added: list[
 
 @lru_cache(maxsize=1024)
 def _named(model: str) -> bytes:
-    """A deployment's name for its model, as JSON."""
+    """A name of a model, as JSON."""
     return _NAMES.encode(model)
+
+
+def _renamed(passed: Passed, model: str) -> tuple[int, int, bytes]:
+    """The edit that puts the name `model` in the place of the caller's."""
+    raw, place = passed.raw, passed.places["model"]
+    if len(passed.model) <= _LONGEST_KNOWN:
+        value = _named(passed.model)
+        for start in (place + 2, place + 1):  # behind a colon, and most often a space
+            if raw.startswith(value, start):
+                return start, start + len(value), _named(model)
+    return _replaced(raw, place, _named(model))
 
 
 def _replaced(raw: bytes, after_key: int, new: bytes) -> tuple[int, int, bytes]:
@@ -206,10 +220,10 @@ def _places(body: dict[str, Any], raw: bytes) -> dict[str, int]:
         if spelled is None:
             _check_case(name)
             continue
-        place = raw.find(spelled) + len(spelled)
-        if place < len(spelled) or raw.find(spelled, place) >= 0:
+        place = raw.find(spelled)
+        if place < 0 or raw.rfind(spelled) != place:  # to look from the end takes half as long
             return _exact_places(raw)
-        places[name] = place
+        places[name] = place + len(spelled)
     return places
 
 

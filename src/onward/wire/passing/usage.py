@@ -27,7 +27,7 @@ def read_usage(value: Any) -> Usage | None:
     cached = cast("dict[str, Any]", details).get("cached_tokens") if type(details) is dict else None
     if cached is None:
         cached = fields.get("prompt_cache_hit_tokens")  # DeepSeek's own name for it
-    return Usage(prompt, completion, cached if is_count(cached) and cached <= prompt else 0)
+    return Usage(prompt, completion, cached if cached and is_count(cached) and cached <= prompt else 0)
 
 
 def likely_tokens(size: int, other: int) -> int:

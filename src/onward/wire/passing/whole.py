@@ -48,10 +48,8 @@ def read_whole(body: bytes, model: str, names: Collection[str] | None = None) ->
         answer = read_payload(body)
     except NoEvent:
         raise _no_answer() from None
-    if is_error(answer):
-        raise stream_error(answer.error)
-    if not answer.choices:
-        raise _no_answer()
+    if answer.error or not answer.choices:
+        raise stream_error(answer.error) if is_error(answer) else _no_answer()
     usage = read_usage(answer.usage)
     likely = usage.completion_tokens if usage is not None else 0
     if not likely:
@@ -77,10 +75,15 @@ def _shown(body: bytes, named: Any, model: str, names: Collection[str] | None) -
     if named == model:
         return body
     if type(named) is str and len(named) <= _LONGEST_KNOWN:
-        known = _field(named)
-        if known in body and body.count(_MODEL) == 1 and b"\\u00" not in body:
-            return body.replace(known, _field(model), 1)
+        known, place = _field(named), body.find(_MODEL)
+        if place >= 0 and body.startswith(known, place) and _is_only(body, place):
+            return b"%b%b%b" % (body[:place], _field(model), body[place + len(known) :])
     return _renamed(body, model)
+
+
+def _is_only(body: bytes, place: int) -> bool:
+    """Whether ``"model"`` at `place`, which is the first, is no other object's: it stands nowhere else."""
+    return body.find(_MODEL, place + 1) < 0 and (b"\\" not in body or b"\\u00" not in body)
 
 
 @lru_cache(maxsize=1024)
@@ -101,7 +104,7 @@ def _likely_tokens(choices: list[Choice]) -> int:
 def _renamed(body: bytes, model: str) -> bytes:
     new = msgspec.json.encode(model)
     place = body.find(_MODEL)
-    if place >= 0 and body.find(_MODEL, place + 1) < 0 and b"\\u00" not in body:
+    if place >= 0 and _is_only(body, place):
         start = value_start(body, place + len(_MODEL))
         return spliced(body, [(start, value_end(body, start), new)])
     return spliced(body, [(one.value, one.end, new) for one in members(body) if one.name == "model"])
