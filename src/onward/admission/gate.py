@@ -5,7 +5,6 @@ becomes of the request, exactly one of `settle` and `release` ends its `Grant`.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -24,6 +23,7 @@ from onward.admission.ledger import (
     Settle,
 )
 from onward.admission.limits import Exceeded, GiveBack, Take
+from onward.admission.payers import Payers
 from onward.admission.pricing import affordable_completion, charge, worst_case
 from onward.admission.refusals import limit_exceeded, money_refused, no_price
 from onward.core.attempt import Attempt
@@ -36,8 +36,6 @@ _MOST_UNSETTLED = 100_000
 _MOST_UNDONE = 50_000
 """Of them, those of requests that were refused as the store was down: they leave room for the others."""
 _LOWERED_TIMES = 3
-_MOST_PAYERS = 10_000
-_DAY_MS = 86_400_000
 _NO_PRICE = Price(input=0, cached_input=0, output=0)
 Write = Callable[[Operation], Awaitable[Result]]
 """Hands an operation to the ledger at once, in the order of the calls; durable once awaited."""
@@ -91,15 +89,6 @@ class Grant(msgspec.Struct, kw_only=True, eq=False):
     """Ends the request as CANCELLED; set by whoever runs it. Calling it again changes nothing."""
 
 
-class _Payer(msgspec.Struct, frozen=True, gc=False):
-    """The accounts of a key, as long as nothing about it changes."""
-
-    key: Key
-    tenant: Tenant | None
-    month: str
-    accounts: tuple[Account, ...]
-
-
 class Takes(msgspec.Struct, frozen=True):
     """How the gate reaches the rate limits, each call in order."""
 
@@ -130,8 +119,7 @@ class Gate:
         self._currency = currency
         self._open: dict[str, Grant] = {}
         self._unsettled: dict[str, Settle | Release] = {}
-        self._day, self._month = 0, ""
-        self._payers: dict[str, _Payer] = {}
+        self._payers = Payers()
         self.used: dict[str, int] = {}
         """When each key was last used (Unix milliseconds), for whoever writes that down."""
 
@@ -173,12 +161,13 @@ class Gate:
             at_ms=int(self._clock.unix() * 1000),
             marked=marked,
         )
-        try:
-            await self._reserve(grant)
-        except BaseException:
-            if grant.taken:
-                self._give_back(demand, 0, counts=False)
-            raise
+        if demand.key is not None or self._write is not None:
+            try:
+                await self._reserve(grant)
+            except BaseException:
+                if grant.taken:
+                    self._give_back(demand, 0, counts=False)
+                raise
         self._open[demand.request_id] = grant
         if demand.key is not None:
             self.used[demand.key.id] = grant.at_ms
@@ -212,14 +201,19 @@ class Gate:
             attempts=attempts,
             binding=binding,
         )
-        try:
-            await self._end(grant, settle, counts=True)
-        except Failure as failure:
-            if not given:
-                self._keep(
-                    Release(request_id=request_id, at_ms=at_ms, outcome=failure.kind.value, attempts=attempts)
-                )
-            raise
+        self._end(grant, counts=True)
+        if self._write is not None:
+            try:
+                await self._write(settle)
+            except BaseException as error:
+                if isinstance(error, Failure) and not given:
+                    why = error.kind.value
+                    self._keep(Release(request_id=request_id, at_ms=at_ms, outcome=why, attempts=attempts))
+                else:
+                    self._keep(settle)
+                raise
+        elif self._bind is not None and binding is not None:
+            self._bind(request_id, binding)
         return cost
 
     async def release(self, grant: Grant, *, outcome: str, attempts: tuple[Attempt, ...] = ()) -> None:
@@ -230,7 +224,13 @@ class Gate:
             outcome=outcome,
             attempts=attempts,
         )
-        await self._end(grant, ended, counts=False)
+        self._end(grant, counts=False)
+        if self._write is not None:
+            try:
+                await self._write(ended)
+            except BaseException:
+                self._keep(ended)
+                raise
 
     async def mark(self) -> None:
         """Write the progress of everything that moved since the last mark, and what could not be ended
@@ -272,7 +272,7 @@ class Gate:
 
     async def _reserve(self, grant: Grant) -> None:
         demand = grant.demand
-        accounts = self._accounts(demand, grant.at_ms)
+        accounts = self._payers.accounts(demand.key, demand.tenant, grant.at_ms)
         if demand.price is None and counts_money(demand.key, demand.tenant):
             raise no_price(demand.model)
         if self._write is None:
@@ -322,24 +322,6 @@ class Gate:
             config_version=demand.config_version,
         )
 
-    def _accounts(self, demand: Demand, at_ms: int) -> tuple[Account, ...]:
-        """Who pays. The month is that of the admission, also of a request that runs into the next."""
-        key, tenant = demand.key, demand.tenant
-        if key is None:
-            return ()
-        day = at_ms // _DAY_MS
-        if day != self._day:
-            self._day = day
-            self._month = datetime.fromtimestamp(day * _DAY_MS / 1000, UTC).strftime("%Y-%m")
-        known = self._payers.get(key.id)
-        if known and known.key is key and known.tenant is tenant and known.month == self._month:
-            return known.accounts
-        if len(self._payers) >= _MOST_PAYERS:
-            self._payers.clear()
-        payer = _Payer(key, tenant, self._month, _accounts_of(key, tenant, self._month))
-        self._payers[key.id] = payer
-        return payer.accounts
-
     def _take(self, demand: Demand) -> Take | None:
         key = demand.key
         if key is None or self._limits is None:
@@ -362,38 +344,19 @@ class Gate:
                 GiveBack(request_id=demand.request_id, subject=demand.key.id, tokens=tokens, counts=counts)
             )
 
-    async def _end(self, grant: Grant, operation: Settle | Release, *, counts: bool) -> None:
+    def _end(self, grant: Grant, *, counts: bool) -> None:
         if not grant.open:
             raise RuntimeError("a grant ends once")
         grant.open = False
         del self._open[grant.demand.request_id]
         if grant.taken:
             self._give_back(grant.demand, grant.usage.total_tokens if counts else 0, counts=counts)
-        if self._write is None:
-            if self._bind is not None and isinstance(operation, Settle) and operation.binding is not None:
-                self._bind(operation.request_id, operation.binding)
-            return
-        try:
-            await self._write(operation)
-        except BaseException:
-            # Also where the waiting was cancelled: what is not known to be written is written again,
-            # which changes nothing if it was.
-            self._keep(operation)
-            raise
 
     def _keep(self, operation: Settle | Release) -> None:
-        """Try again with the next mark. What is too much for our memory is left to the lease's end."""
+        """Try again with the next mark. What is too much for our memory is left to the lease's end.
+
+        Also where the waiting was cancelled: what is not known to be written is written again, which
+        changes nothing if it was.
+        """
         if len(self._unsettled) < _MOST_UNSETTLED:
             self._unsettled[operation.request_id] = operation
-
-
-def _accounts_of(key: Key, tenant: Tenant | None, month: str) -> tuple[Account, ...]:
-    accounts: list[Account] = []
-    if tenant is not None:
-        if tenant.prepaid:
-            accounts.append(Account(f"balance:{tenant.name}", AccountKind.BALANCE))
-        accounts.append(
-            Account(f"tenant:{tenant.name}:{month}", AccountKind.TENANT_MONTH, tenant.monthly_budget)
-        )
-    accounts.append(Account(f"key:{key.id}:{month}", AccountKind.KEY_MONTH, key.monthly_cap))
-    return tuple(accounts)

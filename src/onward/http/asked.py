@@ -15,6 +15,7 @@ from onward.core.ids import RandomIds
 from onward.core.request import ChatRequest, OutputOptions
 from onward.core.usage import Usage
 from onward.dialects.schema import Dialect, HeaderValue, UsageWhen
+from onward.dialects.schema import Surface as Rules
 from onward.http.bill import Bill
 from onward.http.exchange import Exchange
 from onward.http.input_filter import check_texts, require_text
@@ -110,7 +111,8 @@ class Asked:
 
     async def prepare(self, assumed_max_tokens: int) -> None:
         """Read it for every deployment that can take it. Raises `Failure` if none can."""
-        self._require()
+        if self._surface.capability not in self._target.model.capabilities:
+            raise self._not_offered()
         if self._target.model.content_filter is not None:
             await check_texts(self._exchange, self._target, self._surface.name, self._body, self._raw)
         self._assumed = assumed_max_tokens
@@ -120,7 +122,9 @@ class Asked:
                 if isinstance(deployment, ServedModel):
                     await self._prepare_served(deployment)
                 else:
-                    await self._prepare_proxied(deployment)
+                    left = self._prepare_proxied(deployment)
+                    if left is not None:
+                        await left
             except Failure as failure:
                 refused = refused or failure
             else:
@@ -143,7 +147,7 @@ class Asked:
         passed, lowerable = self._passed, False
         if passed is not None:
             asked = passed.max_tokens
-            prompt = max(prompt, passed.prompt_tokens)
+            prompt = max(prompt, passed.size.most)
             choices = max(choices, passed.choices)
             most = max(most, asked or self._assumed)
             lowerable = exchange.dialect.passing.lowers_limit and asked is not None
@@ -218,7 +222,7 @@ class Asked:
             ),
             reader=way.reader(_new_id),
             encoder=self._surface.encoder(exchange.dialect, told, id=exchange.request_id, created=created),
-            usage=Usage(prompt_tokens=passed.likely_prompt_tokens, input_images=self._images),
+            usage=Usage(prompt_tokens=passed.size.likely, input_images=self._images),
             record=exchange.record,
             output=self._output(),
         )
@@ -253,8 +257,10 @@ class Asked:
             self._neutral = await in_turn(self._surface.read, self._exchange, self._raw, self._body)
         return self._neutral
 
-    async def _prepare_proxied(self, deployment: ProxiedModel) -> None:
-        """A provider that has the route gets the request as it is, another one translated."""
+    def _prepare_proxied(self, deployment: ProxiedModel) -> Awaitable[None] | None:
+        """A provider that has the route gets the request as it is, another one translated. What is given is
+        to be waited for.
+        """
         dialect, name = self._exchange.dialect, self._surface.name
         provider = deployment.provider
         rules, way = dialect.passed.get(name), WAYS.get(name)
@@ -272,30 +278,36 @@ class Asked:
             if dialect.passing.largest_image is not None:
                 taken = "images" in self._target.model.capabilities
                 check_images(self._body, dialect.passing.largest_image, taken=taken)
-            if len(self._raw) < LARGE_BODY:
-                self._passed = read_passed(rules, self._body, self._raw)
-            else:
-                self._passed = await asyncio.to_thread(read_passed, rules, self._body, self._raw)
-            if dialect.response.media_usage:
-                self._images = image_count(self._body)
-            if self._passed.model_max_tokens:
-                self._own_limit = self._target.model.default_max_tokens
-                self._assumed = self._own_limit or self._assumed
+            if len(self._raw) >= LARGE_BODY:
+                return self._prepare_slowly(rules, way)
+            self._know(read_passed(rules, self._body, self._raw))
+        return None if way is None or self._translated is not None else self._prepare_slowly(rules, way)
+
+    async def _prepare_slowly(self, rules: Rules, way: Way | None) -> None:
+        if self._passed is None:
+            self._know(await asyncio.to_thread(read_passed, rules, self._body, self._raw))
         if way is not None and self._translated is None:
             neutral: ChatRequest = await self._read()
             reasons = self._target.model.kind in _REASONING
             self._translated = way.fields(neutral, reasons, neutral.max_tokens or self._assumed)
 
-    def _require(self) -> None:
-        """Raises `Failure` where the model does not declare what the surface needs (P-1)."""
+    def _know(self, passed: Passed) -> None:
+        self._passed = passed
+        if self._exchange.dialect.response.media_usage:
+            self._images = image_count(self._body)
+        if passed.model_max_tokens:
+            self._own_limit = self._target.model.default_max_tokens
+            self._assumed = self._own_limit or self._assumed
+
+    def _not_offered(self) -> Failure:
+        """The model does not declare what the surface needs (P-1)."""
         model, needed = self._target.model, self._surface.capability
-        if needed not in model.capabilities:
-            raise Failure(
-                self._exchange.dialect.passing.no_route,
-                f"The model '{model.id}' does not offer {needed}; it offers "
-                f"{', '.join(sorted(model.capabilities)) or 'nothing'}.",
-                param="model",
-            )
+        return Failure(
+            self._exchange.dialect.passing.no_route,
+            f"The model '{model.id}' does not offer {needed}; it offers "
+            f"{', '.join(sorted(model.capabilities)) or 'nothing'}.",
+            param="model",
+        )
 
     def _no_route(self, kind: FailureKind) -> Failure:
         return Failure(

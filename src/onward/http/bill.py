@@ -1,6 +1,7 @@
 """The money side of one request: its grant, its tries, and the one end of both."""
 
 import time
+from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Protocol
 
@@ -79,14 +80,14 @@ class Bill:
             )
         )
 
-    async def settle(self, end: bytes, *, given: bool = True) -> None:
+    def settle(self, end: bytes, *, given: bool = True) -> Awaitable[None]:
         """Charge what was made, of an answer that ends by these bytes. Durable on return. Raises STORE_DOWN.
 
         `given`: whether the caller has what it is charged for, as it has a stream but for its end.
         """
-        if not self._ended:
-            recording = self._recording
-            await self._settle("ok", None if recording is None else recording.binding(end), given=given)
+        recording = self._recording
+        binding = None if recording is None or self._ended else recording.binding(end)
+        return self._settle("ok", binding, given=given)
 
     async def close(self, outcome: str, *, charged: bool, failure: Failure | None = None) -> None:
         """End it without a whole answer: with `failure`, where that is what the caller gets. If the store is
@@ -115,6 +116,8 @@ class Bill:
         await self.close("disconnected", charged=True)
 
     async def _settle(self, outcome: str, binding: Binding | None, *, given: bool) -> None:
+        if self._ended:
+            return
         self._ended = True
         bound = binding is not None
         try:

@@ -126,17 +126,25 @@ class Exchange(Cycle):
         limit = limits.body_bytes
         if self.length is not None and self.length > limit:
             raise _too_large(limit)
-        if self._arrived:
-            self._arrived = False
-            body = self._pieces.pop()
-        else:
-            body, whole = await self.read()
-            if not whole:
-                body = await self._read_more(body, limit, held)
+        body = self.take_body(limit)
+        if body is not None:
+            return body
+        body, whole = await self.read()
+        if not whole:
+            body = await self._read_more(body, limit, held)
         if len(body) > limit:
             raise _too_large(limit)
         self._unread = False
         return body
+
+    def take_body(self, limit: int) -> bytes | None:
+        """The whole body, where it came with its header and has at most `limit` bytes; None: `read_body`
+        gives it.
+        """
+        if not self._arrived or len(self._pieces[0]) > limit:
+            return None
+        self._arrived = self._unread = False
+        return self._pieces.pop()
 
     async def _read_more(self, first: bytes, limit: int, held: HeldBodies) -> bytes:
         pieces = [first]

@@ -49,6 +49,16 @@ async def read_body(exchange: Exchange, limits: Limits, held: HeldBodies) -> tup
     return raw, await asyncio.to_thread(decode_body, raw)
 
 
+def _read_at_once(exchange: Exchange, limits: Limits) -> tuple[bytes, dict[str, Any]] | None:
+    """What `read_body` gives, of a small body that is here, behind a header that was looked at before; None:
+    there is something to wait for.
+    """
+    if exchange.head.checked is not exchange.dialect:
+        return None
+    raw = exchange.take_body(min(limits.body_bytes, LARGE_BODY - 1))
+    return None if raw is None else (raw, decode_body(raw))
+
+
 async def read_request(
     exchange: Exchange, limits: Limits, held: HeldBodies, read: Callable[[Any, dict[str, Any]], Any]
 ) -> Any:
@@ -91,7 +101,8 @@ class Generation:
 
     async def _generate(self, exchange: Exchange, surface: Surface) -> None:
         named = request_name(exchange)
-        raw, body = await read_body(exchange, self._limits, self._held)
+        limits = self._limits
+        raw, body = _read_at_once(exchange, limits) or await read_body(exchange, limits, self._held)
         name = body.get("model")
         if not isinstance(name, str):
             await in_turn(surface.read, exchange, raw, body)  # which says what is wrong with it
@@ -111,7 +122,9 @@ class Generation:
 
     async def _answer(self, exchange: Exchange, asked: Asked, recording: Recording | None) -> None:
         """Answer a request to its caller, whose leaving ends it, or into a recording. Raises `Failure`."""
-        with Watch(exchange, self._limits.request_s, attended=recording is None) as watch:
+        attended = recording is None
+        task = exchange.task if attended else None
+        with Watch(exchange, self._limits.request_s, attended=attended, task=task) as watch:
             try:
                 await asked.prepare(self._assumed)
                 await self._admitted(exchange, asked, watch, recording)

@@ -38,7 +38,7 @@ class ProxiedAnswer(ProviderAnswer):
         caller, those that go on; `input_images`: of the request, where its usage tells them; `content`: what
         may not come out, where there is such.
         """
-        usage = Usage(prompt_tokens=passed.likely_prompt_tokens, input_images=input_images)
+        usage = Usage(prompt_tokens=passed.size.likely, input_images=input_images)
         super().__init__(deployment, record, usage)
         self._kind = kind
         self._path = path

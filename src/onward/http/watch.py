@@ -2,7 +2,7 @@
 
 import asyncio
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from onward.http.exchange import Exchange
 
@@ -17,12 +17,19 @@ class Watch:
 
     __slots__ = ("_attended", "_exchange", "_until", "_watched", "cancelled", "expired", "gone")
 
-    def __init__(self, exchange: Exchange, limit_s: float, *, attended: bool = True) -> None:
-        """`attended` False: its caller may go away."""
+    def __init__(
+        self,
+        exchange: Exchange,
+        limit_s: float,
+        *,
+        attended: bool = True,
+        task: asyncio.Task[None] | None = None,
+    ) -> None:
+        """`attended` False: its caller may go away. `task`: that enters it, where its caller knows."""
         self._exchange = exchange
         self._attended = attended
         self._until = exchange.record.started + limit_s
-        self._watched: asyncio.Task[object] | None = None
+        self._watched: asyncio.Task[Any] | None = task
         self.gone = False
         self.expired = False
         self.cancelled = False
@@ -46,8 +53,9 @@ class Watch:
             self._end()
 
     def __enter__(self) -> Self:
-        self._watched = asyncio.current_task(self._exchange.loop)
         exchange = self._exchange
+        if self._watched is None:
+            self._watched = asyncio.current_task(exchange.loop)
         exchange.watch(self)
         if exchange.disconnected:
             self.leave()

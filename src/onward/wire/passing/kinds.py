@@ -99,7 +99,7 @@ def _messages(passed: Passed, shown: Shown) -> MessagesWatch:
     return MessagesWatch(
         passed.model,
         only_known=shown.members is not None,
-        prompt_tokens=passed.likely_prompt_tokens,
+        prompt_tokens=passed.size.likely,
     )
 
 

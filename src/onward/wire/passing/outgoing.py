@@ -79,16 +79,6 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True):
         """How many choices are generated, those that are not shown too (K-10)."""
         return self.prompts * max(self.n, self.best_of)
 
-    @property
-    def prompt_tokens(self) -> int:
-        """Tokens of all prompts: an upper bound."""
-        return self.size.most
-
-    @property
-    def likely_prompt_tokens(self) -> int:
-        """Tokens of all prompts where the provider does not say: a guess that is not too low (K-9)."""
-        return self.size.likely
-
 
 def read_passed(surface: Surface, body: dict[str, Any], raw: bytes) -> Passed:
     """What a dialect reads of a body that it passes on: `surface` is one of `Dialect.passed`.

@@ -67,10 +67,12 @@ class PromptSize(msgspec.Struct, frozen=True):
 
     @property
     def most(self) -> int:
+        """Tokens of all prompts: an upper bound."""
         return self.text + self.exact + self.overhead
 
     @property
     def likely(self) -> int:
+        """Tokens of all prompts where the provider does not say: a guess that is not too low (K-9)."""
         return -(-self.text // _LIKELY_BYTES_PER_TOKEN) + self.exact + self.likely_other
 
 
