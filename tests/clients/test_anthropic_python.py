@@ -110,7 +110,7 @@ async def test_errors_are_the_classes_users_catch(client, model):
     with pytest.raises(anthropic.BadRequestError, match="documents are not read here"):
         await client.messages.create(model=model, **asked)
     search = {"type": "web_search_20250305", "name": "web_search"}
-    with pytest.raises(anthropic.BadRequestError, match="tools that a server runs"):
+    with pytest.raises(anthropic.BadRequestError, match="that the request itself describes"):
         await client.messages.create(model=model, tools=[search], **ASK)
     with pytest.raises(anthropic.NotFoundError):
         await client.messages.count_tokens(model=model, messages=MESSAGES)

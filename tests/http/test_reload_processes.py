@@ -304,6 +304,10 @@ async def test_a_real_engine_under_load_does_not_notice(gguf, tmp_path):
 async def test_a_hang_up_without_a_file_ends_the_server(gguf, tmp_path, monkeypatch):
     """As it does to every program of a terminal."""
     monkeypatch.chdir(tmp_path)
-    with running(tmp_path) as server:
-        server.process.send_signal(signal.SIGHUP)
-        assert await asyncio.to_thread(server.process.wait, 20) != 0
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # what is ignored, as under nohup, is inherited
+    try:
+        with running(tmp_path) as server:
+            server.process.send_signal(signal.SIGHUP)
+            assert await asyncio.to_thread(server.process.wait, 20) != 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
