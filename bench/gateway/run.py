@@ -12,6 +12,7 @@ that has `litellm[proxy]`. PostgreSQL and Redis are taken from DATABASE_URL and 
 import argparse
 import hashlib
 import json
+import math
 import os
 import shutil
 import socket
@@ -39,6 +40,8 @@ BODY = {
     "messages": [{"role": "user", "content": "Say hello to the mock."}],
 }
 EVENTS = 100
+SINGLE_US = 10_000
+"""Between events of a stream that come one at a time, as those of real models do."""
 
 NGINX = """
 worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/nginx.err;
@@ -225,13 +228,12 @@ def wait_for(running: Running, path: str) -> None:
             time.sleep(0.2)
 
 
-def load(folder: Path, port: int, *options: object, stream: bool) -> dict[str, float]:
+def load(folder: Path, port: int, *options: object, stream: bool, singles: bool = False) -> dict[str, float]:
     body = folder / ("stream.json" if stream else "body.json")
-    body.write_text(
-        json.dumps(
-            {**BODY, **({"stream": True, "stream_options": {"include_usage": True}} if stream else {})}
-        )
-    )
+    asked = {**BODY, **({"stream": True, "stream_options": {"include_usage": True}} if stream else {})}
+    if singles:
+        asked["messages"] = [{"role": "user", "content": f"Say hello. [[gap={SINGLE_US}]]"}]
+    body.write_text(json.dumps(asked))
     flags = ["-s"] if stream else []
     done = subprocess.run(
         pinned(1, folder / "load", "-p", port, "-k", SECRET, "-f", body, "-T", 120, *flags, *options),
@@ -242,9 +244,17 @@ def load(folder: Path, port: int, *options: object, stream: bool) -> dict[str, f
     return json.loads(done.stdout)
 
 
-def measured(running: Running, folder: Path, name: str, count: int, *options: object, stream: bool) -> None:
+def measured(
+    running: Running,
+    folder: Path,
+    name: str,
+    count: int,
+    *options: object,
+    stream: bool,
+    singles: bool = False,
+) -> None:
     before = measure.cpu_seconds(running.process.pid)
-    result = load(folder, running.port, "-n", count, *options, stream=stream)
+    result = load(folder, running.port, "-n", count, *options, stream=stream, singles=singles)
     spent = (measure.cpu_seconds(running.process.pid) - before) * 1e6
     if result["err"]:
         raise SystemExit(f"{running.name}: {result['err']} requests failed: {result['lasterr']}")
@@ -259,6 +269,8 @@ def one_round(running: Running, folder: Path, options: argparse.Namespace) -> No
     count = max(64, options.requests // 20) if few else options.requests
     measured(running, folder, "request", count, "-c", 64, stream=False)
     measured(running, folder, "stream", max(32, count // 10), "-c", 64, stream=True)
+    if not few:
+        measured(running, folder, "singles", 64, "-c", 64, stream=True, singles=True)
     rate = 20 if few else 500
     measured(running, folder, "paced", rate * options.seconds, "-c", 256, "-r", rate, stream=False)
 
@@ -267,22 +279,27 @@ def report(all_running: list[Running]) -> None:
     """Medians. What a stream costs beyond a plain request is its events."""
     base = {name: statistics.median(values) for name, values in all_running[0].figures.items()}
     base_event = (base["stream us"] - base["request us"]) / EVENTS
-    names = ("us/request", "x nginx", "us/event", "x nginx", "p50 ms", "p99 ms", "MB")
+    base_single = (base["singles us"] - base["request us"]) / EVENTS
+    names = ("us/request", "x nginx", "us/event", "x nginx", "us/single", "x nginx", "p50 ms", "p99 ms", "MB")
     print(" " * 34 + "".join(f"{name:>11}" for name in names))
     for running in all_running:
         figures = {name: statistics.median(values) for name, values in running.figures.items()}
         request = figures["request us"]
         event = (figures["stream us"] - request) / EVENTS
+        single = (figures.get("singles us", math.nan) - request) / EVENTS
         row = (
             f"{request:.1f}",
             f"{request / base['request us']:.2f}",
             f"{event:.2f}",
             f"{event / base_event:.2f}",
+            f"{single:.1f}",
+            f"{single / base_single:.2f}",
             f"{(figures['paced p50'] - base['paced p50']) / 1000:+.2f}",
             f"{(figures['paced p99'] - base['paced p99']) / 1000:+.2f}",
             f"{figures['memory']:.0f}",
         )
         print(f"{running.name:34}" + "".join(f"{one:>11}" for one in row))
+    print("us/event: of those that come in bursts; us/single: of those that come one at a time.")
     print("p50 and p99: added to nginx's at 500 requests/s (LiteLLM: at 20).")
 
 
