@@ -202,7 +202,7 @@ class Ledger:
                         (
                             position,
                             name,
-                            reserve.label,
+                            reserve.label or "",
                             reserve.lease,
                             hold.origin,
                             hold.amount,
@@ -231,7 +231,7 @@ class Ledger:
                 (
                     hold.position,
                     reserve.request_id,
-                    reserve.label,
+                    reserve.label or "",
                     hold.origin,
                     STATES[ending.state],
                     hold.amount,
@@ -239,8 +239,8 @@ class Ledger:
                     usage.prompt_tokens,
                     usage.completion_tokens,
                     usage.cached_tokens,
-                    ending.estimated,
-                    ending.overdraft,
+                    int(ending.estimated),  # a bool is adapted at length by `sqlite3`, an int is bound
+                    int(ending.overdraft),
                     ending.outcome,
                     reserve.at_ms,
                     ending.at_ms,
