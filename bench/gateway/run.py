@@ -119,6 +119,8 @@ class Mode:
     limits: str = "memory"
     durability: str = "process"
     money: bool = False
+    named: bool = False
+    """Whether every request has an `Idempotency-Key` of its own."""
 
 
 @dataclass
@@ -128,6 +130,7 @@ class Running:
     name: str
     port: int
     process: subprocess.Popen[bytes]
+    named: bool = False
     figures: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
 
@@ -147,6 +150,7 @@ def modes() -> list[Mode]:
     return [
         Mode("onward, nothing on"),
         Mode("onward, everything on", store="sqlite:{folder}/process.db", money=True),
+        Mode("onward, named", store="sqlite:{folder}/named.db", money=True, named=True),
         Mode("onward, disk", store="sqlite:{folder}/disk.db", durability="disk", money=True),
         Mode("onward, PostgreSQL and Redis", store=postgres, limits=redis, money=True),
         Mode("onward, everything on, 2 workers", workers=2, store="sqlite:{folder}/two.db", money=True),
@@ -184,7 +188,7 @@ def start_onward(mode: Mode, upstream: int, folder: Path) -> Running:
             stdout=subprocess.DEVNULL,
             stderr=log,
         )
-    return Running(mode.name, port, process)
+    return Running(mode.name, port, process, mode.named)
 
 
 def start_nginx(upstream: int, folder: Path) -> Running:
@@ -228,13 +232,16 @@ def wait_for(running: Running, path: str) -> None:
             time.sleep(0.2)
 
 
-def load(folder: Path, port: int, *options: object, stream: bool, singles: bool = False) -> dict[str, float]:
+def load(
+    folder: Path, port: int, *options: object, stream: bool, singles: bool = False, named: bool = False
+) -> dict[str, float]:
     body = folder / ("stream.json" if stream else "body.json")
     asked = {**BODY, **({"stream": True, "stream_options": {"include_usage": True}} if stream else {})}
     if singles:
         asked["messages"] = [{"role": "user", "content": f"Say hello. [[gap={SINGLE_US}]]"}]
     body.write_text(json.dumps(asked))
     flags = ["-s"] if stream else []
+    flags += ["-I"] if named else []
     done = subprocess.run(
         pinned(1, folder / "load", "-p", port, "-k", SECRET, "-f", body, "-T", 120, *flags, *options),
         capture_output=True,
@@ -254,7 +261,8 @@ def measured(
     singles: bool = False,
 ) -> None:
     before = measure.cpu_seconds(running.process.pid)
-    result = load(folder, running.port, "-n", count, *options, stream=stream, singles=singles)
+    flags = {"stream": stream, "singles": singles, "named": running.named}
+    result = load(folder, running.port, "-n", count, *options, **flags)
     spent = (measure.cpu_seconds(running.process.pid) - before) * 1e6
     if result["err"]:
         raise SystemExit(f"{running.name}: {result['err']} requests failed: {result['lasterr']}")
