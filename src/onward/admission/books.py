@@ -16,6 +16,7 @@ import msgspec
 
 from onward.admission.idempotency import Binding
 from onward.admission.ledger import (
+    Account,
     AccountKind,
     Done,
     Expire,
@@ -42,6 +43,7 @@ MOST_IN_ACCOUNT: Final = 9 * 10**18
 MOST_TOKENS: Final = 10**12
 """The most tokens that an entry counts: a provider can claim anything."""
 
+_ENDS: Final = (Settle, Release)
 _GRANTED: Final = Granted()
 _DONE: Final = Done()
 _UNCHANGED: Final = Done(ended=False)
@@ -101,9 +103,7 @@ class Changes(msgspec.Struct):
 
     def charged(self) -> set[str]:
         """The accounts whose `spent` changed."""
-        return {
-            account.id for ending in self.ended if ending.charged for account in ending.hold.reserve.accounts
-        }
+        return _names([ending.hold.reserve.accounts for ending in self.ended if ending.charged])
 
 
 class Books(msgspec.Struct):
@@ -117,12 +117,18 @@ class Books(msgspec.Struct):
 
 def accounts_of(operations: Iterable[Operation]) -> set[str]:
     """The accounts that a batch names; those of the holds that it ends come on top."""
-    return {
-        account.id
-        for operation in operations
-        if isinstance(operation, Reserve)
-        for account in operation.accounts
-    }
+    return _names([operation.accounts for operation in operations if isinstance(operation, Reserve)])
+
+
+def _names(several: list[tuple[Account, ...]]) -> set[str]:
+    """The IDs of all. Most requests of one key have the same accounts, which are looked at once."""
+    names: set[str] = set()
+    last = None
+    for accounts in several:
+        if accounts is not last:
+            names.update([account.id for account in accounts])
+            last = accounts
+    return names
 
 
 def decide(
@@ -144,7 +150,7 @@ def decide(
             else:
                 over = name in ended_now or name in ended
                 results.append(_reserve(books, operation, changes, over=over))
-        elif isinstance(operation, Settle | Release):
+        elif isinstance(operation, _ENDS):
             name = operation.request_id
             if name in holds:
                 _end(books, _ending(holds[name], operation), changes)

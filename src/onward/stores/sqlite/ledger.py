@@ -54,6 +54,7 @@ class Ledger:
         """Of the file that `_books` says. None: it is to be read."""
         self._books = Books()
         self._origins: dict[_Origin, int] = {}
+        self._last_origin: tuple[Reserve, int] | None = None
         self._position = 0
         self._attempt = 0
 
@@ -166,6 +167,7 @@ class Ledger:
             return
         self._books = Books()
         self._origins = {}
+        self._last_origin = None
         holds = [_hold(row) for row in cursor.execute(_Q["all_held"])]
         self._meet(cursor, {account.id for hold in holds for account in hold.reserve.accounts})
         for hold in holds:
@@ -268,6 +270,24 @@ class Ledger:
             cursor.executemany(_Q["add_attempt"], attempts)
 
     def _origin(self, cursor: sqlite3.Cursor, reserve: Reserve) -> int:
+        """The number of what it shares with many requests, most often with the one before it."""
+        if self._last_origin is not None:
+            last, number = self._last_origin
+            if (
+                last.accounts is reserve.accounts
+                and last.model == reserve.model
+                and last.surface == reserve.surface
+                and last.key_id == reserve.key_id
+                and last.key_name == reserve.key_name
+                and last.tenant == reserve.tenant
+                and last.config_version == reserve.config_version
+            ):
+                return number
+        number = self._find_origin(cursor, reserve)
+        self._last_origin = reserve, number
+        return number
+
+    def _find_origin(self, cursor: sqlite3.Cursor, reserve: Reserve) -> int:
         origin = (
             reserve.key_id,
             reserve.key_name,
