@@ -139,20 +139,18 @@ class Asked:
     def demand(self) -> Demand:
         """The most that it can take, at whichever deployment."""
         exchange, model = self._exchange, self._target.model
-        prompt, choices, most = 0, 1, 0
+        passed, lowers = self._passed, exchange.dialect.passing.lowers_limit
+        prompt, choices, most, lowerable = 0, 1, 0, False
+        if passed is not None:
+            asked = passed.max_tokens
+            prompt, choices, most = passed.size.most, passed.choices, max(asked or self._assumed, 0)
+            lowerable = lowers and asked is not None
+        elif self._neutral is not None:
+            lowerable = lowers and self._neutral.max_tokens is not None
         for job in self._jobs.values():
             prompt = max(prompt, job.usage.prompt_tokens)
             count, tokens = worst_output(job)
             choices, most = max(choices, count), max(most, tokens)
-        passed, lowerable = self._passed, False
-        if passed is not None:
-            asked = passed.max_tokens
-            prompt = max(prompt, passed.size.most)
-            choices = max(choices, passed.choices)
-            most = max(most, asked or self._assumed)
-            lowerable = exchange.dialect.passing.lowers_limit and asked is not None
-        elif self._neutral is not None:
-            lowerable = exchange.dialect.passing.lowers_limit and self._neutral.max_tokens is not None
         self._caps = exchange.dialect.passing.cap_unset and counts_money(exchange.key, exchange.tenant)
         return Demand(
             request_id=exchange.request_id,

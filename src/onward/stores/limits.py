@@ -186,10 +186,12 @@ class MemoryLimits:
         subject = place.subject
         requests, tokens = subject.requests, subject.tokens
         if requests is not None and place.requests and not end.counts:
-            requests.advance(now)
+            if requests.at != now:
+                requests.advance(now)
             requests.add(place.number, -1)
         if tokens is not None and place.tokens is not None:
-            tokens.advance(now)
+            if tokens.at != now:
+                tokens.advance(now)
             used = end.tokens if end.counts else 0
             more = used - place.tokens
             if more > 0:  # it is learnt now, so it counts from now

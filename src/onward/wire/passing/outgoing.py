@@ -60,6 +60,10 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True):
     """1 where it is not sent."""
     limits: dict[str, int]
     """The limits on output that the caller set, each by its name."""
+    max_tokens: int | None
+    """The largest of them: the most that the caller lets each choice have; None: it set no limit."""
+    choices: int
+    """How many choices are generated, those that are not shown too (K-10)."""
     prompts: int
     size: PromptSize
     include_usage: bool
@@ -68,16 +72,6 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None
     model_max_tokens: bool = False
     """Whether the model's own default is the limit where the caller set none."""
-
-    @property
-    def max_tokens(self) -> int | None:
-        """The most that the caller lets each choice have; None: it set no limit."""
-        return max(self.limits.values()) if self.limits else None
-
-    @property
-    def choices(self) -> int:
-        """How many choices are generated, those that are not shown too (K-10)."""
-        return self.prompts * max(self.n, self.best_of)
 
 
 def read_passed(surface: Surface, body: dict[str, Any], raw: bytes) -> Passed:
@@ -93,10 +87,14 @@ def read_passed(surface: Surface, body: dict[str, Any], raw: bytes) -> Passed:
     options: dict[str, bool] = found.get("stream_options") or {}
     about: dict[str, str | None] = found.get("metadata") or {}
     limits: dict[str, int] = {}
+    most: int | None = None
     for name in LIMITS:
         limit = found.get(name)
         if limit is not None:
             limits[name] = limit
+            if most is None or limit > most:
+                most = limit
+    n, best_of = found.get("n") or 1, found.get("best_of") or 1
     prompts, size = completion_size(body) if surface.name == "completions" else (1, chat_size(body))
     return Passed(
         raw=raw,
@@ -104,9 +102,11 @@ def read_passed(surface: Surface, body: dict[str, Any], raw: bytes) -> Passed:
         places=places,
         model=found["model"],
         stream=found["stream"],
-        n=found.get("n") or 1,
-        best_of=found.get("best_of") or 1,
+        n=n,
+        best_of=best_of,
         limits=limits,
+        max_tokens=most,
+        choices=prompts if n == best_of == 1 else prompts * max(n, best_of, 1),
         prompts=prompts,
         size=size,
         include_usage=options.get("include_usage", False),

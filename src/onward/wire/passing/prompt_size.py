@@ -105,13 +105,12 @@ def chat_size(body: dict[str, Any]) -> PromptSize:
     text, overhead, likely = 0, _CHAT, _PROMPT
     messages = body.get("messages")
     if type(messages) is list:
-        listed = cast("list[Any]", messages)
+        listed = cast("list[dict[str, Any]]", messages)  # most often: a caller can send anything
         overhead += _MESSAGE * len(listed)
-        for message in listed:
-            if type(message) is not dict:
-                text += len(_encode(message))
+        for fields in listed:
+            if type(fields) is not dict:
+                text += len(_encode(fields))
                 continue
-            fields = cast("dict[str, Any]", message)
             content, role = fields.get("content"), fields.get("role")
             if type(content) is str and len(fields) == 2 and type(role) is str and len(role) <= _LONGEST_ROLE:
                 text += len(content) if content.isascii() else len(content.encode())
