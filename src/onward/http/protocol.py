@@ -60,6 +60,11 @@ class HttpProtocol(Flow):
     # The connection
 
     @property
+    def is_new(self) -> bool:
+        """See `Caller`."""
+        return not self._served
+
+    @property
     def date(self) -> bytes:
         """See `Connection`."""
         return self._shared.date

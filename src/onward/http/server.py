@@ -14,6 +14,8 @@ from onward.http.shared import Application, Shared
 
 _FORCED_S = 2.0
 """How long cancelled requests may take to say so before their connections are cut."""
+_FIRST_S = 1.0
+"""How long a new connection may take, when we end, to ask for something."""
 _SWEEP_S = 1.0
 
 
@@ -89,11 +91,12 @@ class Server:
         loop = asyncio.get_running_loop()
         until, hurry = loop.time() + grace_s, hurry or asyncio.Event()
         running, connections = self._shared.running, self._shared.connections
-        self._shut_down()
+        self._shut_down(new=False)
         try:
             await self._ended(until - loop.time(), hurry, running)
             for listener in self._listeners:
                 listener.close()
+            await self._heard(min(until - loop.time(), _FIRST_S), hurry)
             self._shut_down()
             await self._ended(until - loop.time(), hurry, running, connections)
             for cycle in list(running):
@@ -108,10 +111,20 @@ class Server:
             if self._sweeper is not None:
                 self._sweeper.cancel()
 
-    def _shut_down(self) -> None:
-        """Let every connection end with what runs on it."""
+    def _shut_down(self, *, new: bool = True) -> None:
+        """Let every connection end with what runs on it. `new`: also those that wait for a first request."""
         for connection in list(self._shared.connections):
-            connection.shutdown()
+            if new or not connection.is_new:
+                connection.shutdown()
+
+    async def _heard(self, within_s: float, hurry: asyncio.Event) -> None:
+        """Wait until whoever was let in just now has asked for something, and so learns that we end."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while (  # noqa: ASYNC110
+                    any(one.is_new for one in self._shared.connections) and not hurry.is_set()
+                ):
+                    await asyncio.sleep(0.02)
 
     @staticmethod
     async def _ended(within_s: float, hurry: asyncio.Event, *left: Sized) -> None:

@@ -11,6 +11,11 @@ from onward.http.refusal import Refuse
 class Caller(Connection, Protocol):
     """A connection as its server sees it."""
 
+    @property
+    def is_new(self) -> bool:
+        """Whether no request has come on it yet."""
+        ...
+
     def check(self, now: float) -> None:
         """Hold the bounds on time; called for every connection, about once a second."""
         ...
