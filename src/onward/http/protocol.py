@@ -199,9 +199,8 @@ class HttpProtocol(Flow):
             return
         self._method = self._url = b""
         self._fields = []
-        self._fresh = self._alone = (
-            self._phase is _IDLE and not self._moved
-        )  # it begins where this piece does
+        # Whether it begins where this piece does.
+        self._fresh = self._alone = self._phase is _IDLE and not self._moved
         self._phase = _HEADER
         self._since = self._last_data
         self._header_bytes = 0
