@@ -34,6 +34,17 @@ def at_desk(chosen: argparse.Namespace, work: Callable[[Desk], Awaitable[_T]], *
         raise CommandError(failure.message) from None
 
 
+async def every(page: Callable[[str | None], Awaitable[tuple[Sequence[_T], str | None]]]) -> list[_T]:
+    """All that there is, page by page: `page` gives what stands behind a cursor, and the next one."""
+    found: list[_T] = []
+    cursor = None
+    while True:
+        some, cursor = await page(cursor)
+        found += some
+        if cursor is None:
+            return found
+
+
 def print_json(shown: Any) -> None:
     """One JSON document."""
     print(json.dumps(shown, indent=2, ensure_ascii=False))

@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from onward.admission.roster import KnownKey
-from onward.cli.desk import PAGE, at_desk, print_fields, print_json, print_table
+from onward.cli.desk import PAGE, at_desk, every, print_fields, print_json, print_table
 from onward.http.admin import bodies, shown
 from onward.wiring.desk import Desk
 
@@ -42,20 +42,15 @@ def list_all(chosen: argparse.Namespace) -> None:
     """A line for each key that is not revoked; with --all for those too."""
 
     async def work(desk: Desk) -> list[dict[str, Any]]:
-        every: list[dict[str, Any]] = []
-        cursor = None
-        while True:
-            page, cursor = await desk.roster.keys(cursor, PAGE)
-            every += [shown.key(one) for one in page if chosen.all or one.revoked_ms is None]
-            if cursor is None:
-                return every
+        known = await every(lambda after: desk.roster.keys(after, PAGE))
+        return [shown.key(one) for one in known if chosen.all or one.revoked_ms is None]
 
-    every = at_desk(chosen, work)
+    keys = at_desk(chosen, work)
     if chosen.json:
-        print_json(every)
+        print_json(keys)
     else:
         columns = (*_COLUMNS, "revoked_at") if chosen.all else _COLUMNS
-        print_table(columns, [[one[name] for name in columns] for one in every])
+        print_table(columns, [[one[name] for name in columns] for one in keys])
 
 
 def show(chosen: argparse.Namespace) -> None:

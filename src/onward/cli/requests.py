@@ -3,10 +3,10 @@
 import argparse
 from typing import Any
 
-from onward.admission.ledger import State
+from onward.admission.ledger import Entry, State
 from onward.admission.store import EntryQuery
 from onward.cli.client import Client
-from onward.cli.desk import PAGE, at_desk, print_json, print_table
+from onward.cli.desk import PAGE, at_desk, every, print_json, print_table
 from onward.cli.error import CommandError
 from onward.http.admin import shown
 from onward.wiring.desk import Desk
@@ -18,20 +18,17 @@ def list_all(chosen: argparse.Namespace) -> None:
     """A line for each request in flight."""
 
     async def work(desk: Desk) -> list[dict[str, Any]]:
-        every: list[dict[str, Any]] = []
-        cursor = None
-        while True:
-            page = await desk.store.entries(EntryQuery(state=State.HELD, cursor=cursor, limit=PAGE))
-            every += [shown.running(one) for one in page.entries]
-            cursor = page.cursor
-            if cursor is None:
-                return every
+        async def page(after: str | None) -> tuple[list[Entry], str | None]:
+            found = await desk.store.entries(EntryQuery(state=State.HELD, cursor=after, limit=PAGE))
+            return found.entries, found.cursor
 
-    every = at_desk(chosen, work)
+        return [shown.running(one) for one in await every(page)]
+
+    running = at_desk(chosen, work)
     if chosen.json:
-        print_json(every)
+        print_json(running)
     else:
-        print_table(_COLUMNS, [[one[name] for name in _COLUMNS] for one in every])
+        print_table(_COLUMNS, [[one[name] for name in _COLUMNS] for one in running])
 
 
 def cancel(chosen: argparse.Namespace) -> None:

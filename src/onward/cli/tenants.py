@@ -5,7 +5,7 @@ from typing import Any
 
 from onward.admission.keys import TenantStatus
 from onward.admission.roster import TenantSettings
-from onward.cli.desk import PAGE, at_desk, print_fields, print_json, print_table
+from onward.cli.desk import PAGE, at_desk, every, print_fields, print_json, print_table
 from onward.http.admin import bodies, shown
 from onward.wiring.desk import Desk
 
@@ -29,19 +29,13 @@ def list_all(chosen: argparse.Namespace) -> None:
     """A line for each tenant."""
 
     async def work(desk: Desk) -> list[dict[str, Any]]:
-        every: list[dict[str, Any]] = []
-        cursor = None
-        while True:
-            page, cursor = await desk.roster.tenants(cursor, PAGE)
-            every += [shown.tenant(one) for one in page]
-            if cursor is None:
-                return every
+        return [shown.tenant(one) for one in await every(lambda after: desk.roster.tenants(after, PAGE))]
 
-    every = at_desk(chosen, work)
+    tenants = at_desk(chosen, work)
     if chosen.json:
-        print_json(every)
+        print_json(tenants)
     else:
-        print_table(_COLUMNS, [[one[name] for name in _COLUMNS] for one in every])
+        print_table(_COLUMNS, [[one[name] for name in _COLUMNS] for one in tenants])
 
 
 def show(chosen: argparse.Namespace) -> None:

@@ -11,23 +11,8 @@ from typing import Any, Final, cast
 
 from onward.core.content_filter import ContentFilter, Found
 from onward.core.json_text import JSON_FIELDS, JsonText
+from onward.wire.passing.prompt_size import UNSEEN
 
-_NO_PROMPT: Final = frozenset(
-    {
-        "model",
-        "stop",
-        "stop_sequences",
-        "stream_options",
-        "logit_bias",
-        "metadata",
-        "modalities",
-        "user",
-        "safety_identifier",
-        "prompt_cache_key",
-        "service_tier",
-    }
-)
-"""Fields of a body that no model sees."""
 _NAMED: Final = frozenset({"tools", "functions", "response_format"})
 """Fields in which the names of members are the caller's own, and reach the prompt as well."""
 _FORM: Final = frozenset(
@@ -58,7 +43,7 @@ def blocked_text(
     the body; None: a provider may read any.
     """
     for name, value in body.items():
-        if name in _NO_PROMPT or (fields is not None and name not in fields):
+        if name in UNSEEN or (fields is not None and name not in fields):
             continue
         for path, text in _texts(value, name, names=name in _NAMED):
             found = content.input_blocked(text)

@@ -6,8 +6,8 @@ text that a provider adds to an answer counts, in fields that we know or not.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Protocol, cast
+from collections.abc import Callable, Iterator
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -16,41 +16,12 @@ from onward.core.failure import Failure
 from onward.core.json_text import JSON_FIELDS
 from onward.core.usage import Usage
 from onward.wire.passing.events import NoEvent, with_data
+from onward.wire.passing.kinds import Watching
 from onward.wire.passing.reader import lines_of
 from onward.wire.passing.shapes import Part, Path, Shape
 from onward.wire.passing.split import event_end
 
 _encode: Final = msgspec.json.Encoder().encode
-
-
-class Watched(Protocol):
-    """The stream behind: see `kinds.Watching`."""
-
-    failure_text: str
-
-    @property
-    def done(self) -> bool: ...
-
-    @property
-    def failure(self) -> Failure | None: ...
-
-    @property
-    def usage(self) -> Usage | None: ...
-
-    @property
-    def prompt_usage(self) -> Usage | None: ...
-
-    @property
-    def completion_tokens(self) -> int: ...
-
-    @property
-    def finish(self) -> Mapping[int, str]: ...
-
-    def feed(self, data: bytes) -> bytes: ...
-
-    def close(self) -> bytes: ...
-
-    def end(self, usage: Usage) -> bytes: ...
 
 
 class _Event(msgspec.Struct):
@@ -117,7 +88,7 @@ class FilteredWatch:
 
     def __init__(
         self,
-        watch: Watched,
+        watch: Watching,
         content: ContentFilter,
         shape: Shape,
         *,

@@ -1,11 +1,11 @@
 """The images of a body that goes on to a provider: whether the model takes any, and how large they are."""
 
 from collections.abc import Iterator
-from typing import Any, Final, cast
+from typing import Any, cast
 
-from onward.core.failure import media_too_large, media_unsupported
-
-_IMAGES: Final = ("image_url", "input_image", "image")
+from onward.core.failure import media_too_large
+from onward.rendering.conversation import no_images
+from onward.wire.passing.prompt_size import IMAGES
 
 
 def check_images(body: dict[str, Any], longest: int, *, taken: bool) -> None:
@@ -17,9 +17,7 @@ def check_images(body: dict[str, Any], longest: int, *, taken: bool) -> None:
     """
     for path, data in _images(body.get("messages"), "messages"):
         if not taken:
-            raise media_unsupported(
-                path, f"'{path}' is an image; this model takes no images: send text alone."
-            )
+            raise no_images(path)
         size = len(data) * 3 // 4
         if size > longest:
             raise media_too_large(path, f"'{path}' is an image of {size} bytes; at most {longest} are taken.")
@@ -32,7 +30,7 @@ def _images(value: Any, path: str) -> Iterator[tuple[str, str]]:
             continue
         fields, where = cast("dict[str, Any]", item), f"{path}[{number}]"
         yield from _images(fields.get("content"), f"{where}.content")
-        if fields.get("type") not in _IMAGES:
+        if fields.get("type") not in IMAGES:
             continue
         source, image = fields.get("source"), fields.get("image_url")
         if type(source) is dict:

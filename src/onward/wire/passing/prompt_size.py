@@ -22,8 +22,8 @@ _PROVIDERS_TOOL: Final = 1024
 """Tokens that declare a tool of the provider's own, of which the body says nothing but the name."""
 _IMAGE: Final = 8192
 _LIKELY_IMAGE: Final = 1024
-_IMAGES: Final = ("image_url", "input_image", "image")
-"""Types of parts."""
+IMAGES: Final = ("image_url", "input_image", "image")
+"""Types of parts that are images."""
 _VIDEO: Final = 65_536
 _DOCUMENT: Final = 200_000
 """Tokens of a document, whose pages a provider may look at as text and as images both."""
@@ -31,10 +31,9 @@ _LIKELY_DOCUMENT: Final = 8192
 _BYTES_PER_HEARD_TOKEN: Final = 32
 """Base64 of compressed speech; a lower bound."""
 _LIKELY_BYTES_PER_TOKEN: Final = 3
-_NO_TEXT: Final = frozenset(
+UNSEEN: Final = frozenset(
     {
         "model",
-        "messages",
         "stop",
         "stop_sequences",
         "stream_options",
@@ -47,7 +46,7 @@ _NO_TEXT: Final = frozenset(
         "service_tier",
     }
 )
-"""Fields of a chat that are no part of its prompt, or counted apart."""
+"""Fields of a body that no model sees."""
 _INTEGERS: Final = frozenset({int})
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -122,7 +121,7 @@ def chat_size(body: dict[str, Any]) -> PromptSize:
     elif messages is not None:
         text += len(_encode(messages))
     for name, value in body.items():
-        if name in _NO_TEXT:
+        if name == "messages" or name in UNSEEN:
             continue
         kind = type(value)
         if kind is str:
@@ -144,7 +143,7 @@ def image_count(body: dict[str, Any]) -> int:
         if type(message) is dict
     ]
     parts = [part for content in contents if type(content) is list for part in cast("list[Any]", content)]
-    return sum(type(part) is dict and cast("dict[str, Any]", part).get("type") in _IMAGES for part in parts)
+    return sum(type(part) is dict and cast("dict[str, Any]", part).get("type") in IMAGES for part in parts)
 
 
 def _message_size(fields: dict[str, Any]) -> tuple[int, int, int]:
@@ -164,7 +163,7 @@ def _parts_size(parts: list[Any]) -> tuple[int, int, int]:
         said = part.get("text") if kind == "text" else None
         if type(said) is str:
             text += _bytes(said)
-        elif kind in _IMAGES:
+        elif kind in IMAGES:
             most += _IMAGE
             likely += _LIKELY_IMAGE
         elif kind in ("video_url", "video"):
