@@ -35,7 +35,12 @@ class CompileHook(BuildHookInterface):
         source = Path(self._folder) / "src"
         shutil.copytree(Path(self.root) / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
         modules: list[str] = self.config["modules"]
-        arguments = ["--config-file=", "--ignore-missing-imports", *(f"onward/{name}.py" for name in modules)]
+        arguments = [
+            "--config-file=",
+            "--ignore-missing-imports",
+            "--follow-imports=silent",
+            *(f"onward/{name}.py" for name in modules),
+        ]
         (source / "setup.py").write_text(_SETUP.format(arguments=arguments))
         build = [sys.executable, "setup.py", "build_ext", "--inplace", "--parallel", str(os.cpu_count() or 1)]
         subprocess.run(build, cwd=source, check=True)

@@ -3,6 +3,7 @@
 import asyncio
 import enum
 import socket
+from typing import cast
 
 
 class Phase(enum.Enum):
@@ -30,17 +31,19 @@ def limit_unsent(transport: asyncio.Transport, limit: int) -> None:
 class Flow(asyncio.Protocol):
     """A connection to a caller, without what is said on it."""
 
+    _transport: asyncio.Transport
+    """From `connection_made` on."""
+
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport = None  # pyright: ignore[reportAttributeAccessIssue] - until connected
         self.read_paused = False
         self.write_paused = False
         """Whether the caller reads too slowly for more to be written."""
         self._writable: asyncio.Future[None] | None = None
         self._stalled: tuple[float, int] | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        self._transport = transport
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
 
     def abort(self) -> None:
         """Cut it."""

@@ -21,7 +21,7 @@ class Head:
         self, method: str, url: bytes, version: str, fields: list[tuple[bytes, bytes]], *, keep_alive: bool
     ) -> None:
         """`fields`: names in lower case. `keep_alive`: whether the caller leaves the connection open."""
-        target = httptools.parse_url(url)
+        target: Any = httptools.parse_url(url)  # its stubs know of no None
         path = target.path.decode("ascii")
         self.method = method
         self.path = unquote(path) if "%" in path else path

@@ -33,8 +33,8 @@ class LogWriter:
         self._told = 0
         self._due = threading.Event()
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
-        self._thread.start()
+        self._writing = threading.Thread(target=self._run, name="log", daemon=True)
+        self._writing.start()
 
     def write(self, line: bytes) -> None:
         """Write one line, without its newline, soon."""
@@ -50,7 +50,7 @@ class LogWriter:
         """Write what waits, for at most `within_s` seconds."""
         self._closed = True
         self._due.set()
-        self._thread.join(within_s)
+        self._writing.join(within_s)
 
     def _run(self) -> None:
         waiting = self._lines

@@ -8,6 +8,7 @@ answered in a task of its own.
 
 import asyncio
 from collections import deque
+from typing import Final
 from urllib.parse import unquote
 
 import httptools
@@ -22,9 +23,8 @@ from onward.http.shared import Shared
 
 _PROBE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _PROBED_S = (0.02, 0.1)  # then with every sweep
-
-
 _IDLE, _HEADER, _BODY, _LINGER = Phase
+_NOBODYS: Final = httptools.HttpRequestParser(object())  # of a connection that is lost
 
 
 class HttpProtocol(Flow):
@@ -69,13 +69,13 @@ class HttpProtocol(Flow):
         """See `Connection`."""
         return self._shared.date
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         connections = self._shared.connections
         connections.add(self)
-        limit_unsent(transport, self._limits.unsent_bytes)
+        limit_unsent(self._transport, self._limits.unsent_bytes)
         if len(connections) > 2 * self._limits.connections:
-            transport.abort()
+            self.abort()
         elif len(connections) > self._limits.connections:
             self._refuse(Failure(FailureKind.ENGINE_FULL, "Too many open connections. Try again soon."))
 
@@ -91,7 +91,7 @@ class HttpProtocol(Flow):
         if reading is not None and reading is not running and not reading.complete:
             reading.abandon()
         self.resume_writing()
-        self._parser = None  # pyright: ignore[reportAttributeAccessIssue] - it holds us, and we it
+        self._parser = _NOBODYS  # it holds us, and we it
 
     def eof_received(self) -> bool:
         """The caller sends no more: it closed one half of the connection, or all of it.

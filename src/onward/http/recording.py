@@ -84,7 +84,10 @@ class Recording:
         """Whether something of an answer was made."""
         return self._size > 0 or self.whole is not None
 
-    started = answering
+    @property
+    def started(self) -> bool:
+        """See `EventStream.started`."""
+        return self.answering
 
     async def respond(self, status: int, body: bytes) -> None:
         """The whole answer."""

@@ -29,6 +29,7 @@ _OURS = frozenset(
     }
 )
 """Headers that are set here or never sent."""
+_Kind = tuple[str, tuple[tuple[bytes, bytes], ...]]
 _KNOWN_KINDS = 64
 """Of requests: by their path and headers."""
 
@@ -53,11 +54,11 @@ class Client:
         self._tls = tls
         self._name = name
         self._made: Pool | None = None
-        self._starts: dict[tuple[str, *tuple[tuple[bytes, bytes], ...]], bytes] = {}
+        self._starts: dict[_Kind, bytes] = {}
 
     async def post(self, path: str, body: bytes, headers: list[tuple[bytes, bytes]]) -> HttpAnswer:
         """See `Provider.send`."""
-        kind = (path, *headers)
+        kind = (path, tuple(headers))
         start = self._starts.get(kind) or self._start(kind, path, headers)
         head = b"%bcontent-length: %d\r\n\r\n" % (start, len(body))
         pool = self._made or self._pool()
@@ -92,7 +93,7 @@ class Client:
 
     def _start(
         self,
-        kind: tuple[str, *tuple[tuple[bytes, bytes], ...]],
+        kind: _Kind,
         path: str,
         headers: list[tuple[bytes, bytes]],
     ) -> bytes:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import select
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol, cast
 
 import httptools
 
@@ -16,6 +16,8 @@ from onward.providers.failures import broken, too_slow
 logger = logging.getLogger("onward")
 _JOINED_BYTES = 64 * 1024
 _KEEP_MOST_S = 60.0
+_NOBODYS: Final = httptools.HttpResponseParser(object())
+"""The parser of a connection that is lost."""
 
 
 class Owner(Protocol):
@@ -70,10 +72,12 @@ class Connection(asyncio.Protocol):
         "on_header",
     )
 
+    _transport: asyncio.Transport
+    """From `connection_made` on."""
+
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
         self._owner = owner
         self._loop = loop
-        self._transport: asyncio.Transport = None  # pyright: ignore[reportAttributeAccessIssue] - until connected
         self._raw: dict[bytes, bytes] = {}
         self._pieces: list[bytes] = []
         self.on_header = self._raw.__setitem__
@@ -91,7 +95,7 @@ class Connection(asyncio.Protocol):
     # The connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # pyright: ignore[reportAttributeAccessIssue]
+        self._transport = cast("asyncio.Transport", transport)
         if hasattr(select, "poll"):
             self._poll = select.poll()
             self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
@@ -100,7 +104,7 @@ class Connection(asyncio.Protocol):
         self._closed = True
         if self._answer is not None:
             self._fail(broken, f"the connection was lost ({exc!r})")
-        self._parser = None  # pyright: ignore[reportAttributeAccessIssue] - it holds us, and we it
+        self._parser = _NOBODYS  # it holds us, and we it
         self._owner.lost(self)
 
     def eof_received(self) -> None:
