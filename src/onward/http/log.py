@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -20,6 +20,9 @@ from onward.http.record import Record
 
 _BATCH_S = 0.05
 _WAITING_LINES = 20_000
+# Formats, which take half of what f-strings take where this is compiled.
+_LINE: Final = '%s.%03dZ %d %s request_id="%s"%s duration_ms=%.2f%s'
+_USED: Final = " prompt_tokens=%d completion_tokens=%d cached_tokens=%d"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -148,15 +151,17 @@ def _json_line(record: Record, at: float, ended: float) -> bytes:
 
 def _text_line(record: Record, at: float, ended: float) -> bytes:
     """The same fields as in JSON, in the same order. Written for speed: it is done for every request."""
-    started, first, usage, quote = record.started, record.first_piece, record.usage, _quoted
+    started, first, usage, finish = record.started, record.first_piece, record.usage, record.finish
     second = int(at)
-    label = f" client_request_id={_quote(record.label)}" if record.label is not None else ""
-    key = f" key={quote(record.key)}" if record.key is not None else ""
-    model = f" model={quote(record.model)}" if record.model is not None else ""
-    line = (
-        f"{_second(second)}.{int((at - second) * 1000):03d}Z {record.status} {record.method}"
-        f' {quote(record.path[:200])[1:-1]} request_id="{record.request_id}"{label}'
-        f" duration_ms={(ended - started) * 1000:.2f}{key}{model}"
+    line = _LINE % (
+        _second(second),
+        (at - second) * 1000,
+        record.status,
+        _asked(record.method, record.path[:200]),
+        record.request_id,
+        "" if record.label is None else f" client_request_id={_quote(record.label)}",
+        (ended - started) * 1000,
+        _named(record.key, record.model),
     )
     if record.stream:
         line += " stream=true"
@@ -164,20 +169,36 @@ def _text_line(record: Record, at: float, ended: float) -> bytes:
         line += f" user={_quote(record.user[:200])}"
     if first is not None:
         line += f" ttft_ms={(first - started) * 1000:.2f}"
-    if record.finish:
-        line += f" finish={_encode(record.finish).decode()}"
+    if finish:
+        line += _finished(finish[0]) if len(finish) == 1 else f" finish={_encode(finish).decode()}"
     if record.failure is not None:
-        line += f" failure={quote(record.failure.value)}"
+        line += f" failure={_quote(record.failure.value)}"
     if record.disconnected:
         line += " disconnected=true"
     if record.repeats is not None:
         line += f" repeats={_quote(record.repeats)}"
     if usage is not None:
-        line += (
-            f" prompt_tokens={usage.prompt_tokens} completion_tokens={usage.completion_tokens}"
-            f" cached_tokens={usage.cached_tokens}"
-        )
+        line += _USED % (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
     return line.encode()
+
+
+# What comes again and again: paths, names of models and keys, reasons to finish.
+
+
+@lru_cache(maxsize=512)
+def _asked(method: str, path: str) -> str:
+    return f"{method} {_quote(path)[1:-1]}"
+
+
+@lru_cache(maxsize=512)
+def _named(key: str | None, model: str | None) -> str:
+    fields = (("key", key), ("model", model))
+    return "".join([f" {name}={_quote(value)}" for name, value in fields if value is not None])
+
+
+@lru_cache(maxsize=64)
+def _finished(reason: str) -> str:
+    return f" finish={_encode([reason]).decode()}"
 
 
 def _quote(text: str) -> str:
@@ -185,10 +206,6 @@ def _quote(text: str) -> str:
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return _encode(text).decode()
-
-
-_quoted = lru_cache(maxsize=512)(_quote)
-"""For what comes again and again: paths, names of models and keys."""
 
 
 def _milliseconds(start: float, end: float | None) -> float | None:
