@@ -5,7 +5,8 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
-from onward.admission.keys import Key, Keys, digest
+from onward.admission.keyring import Keys
+from onward.admission.keys import Key, digest
 from onward.core.failure import Failure, FailureKind, excerpt
 from onward.core.ids import IdFactory
 from onward.dialects.schema import Auth, HeaderValue

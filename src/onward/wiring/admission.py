@@ -7,7 +7,8 @@ import time
 from collections.abc import Awaitable, Callable
 
 from onward.admission.gate import Gate
-from onward.admission.keys import Key, Keys, Tenant
+from onward.admission.keyring import Keys
+from onward.admission.keys import Key, Tenant
 from onward.admission.ledger import Operation, Result
 from onward.admission.limits import RateLimits
 from onward.admission.store import Store

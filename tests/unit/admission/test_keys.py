@@ -2,7 +2,8 @@
 
 import pytest
 
-from onward.admission.keys import Key, Keys, digest, not_allowed
+from onward.admission.keyring import Keys
+from onward.admission.keys import Key, digest, not_allowed
 from onward.core.failure import Failure, FailureKind
 
 KEY = Key(id="ci", name="ci", sha256=digest("on-right"), models=frozenset({"a"}))
