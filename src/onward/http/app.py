@@ -91,10 +91,10 @@ class App:
             head,
             length,
             body,
-            labels=known.labels,
-            dialect=known.dialect,
-            request_id=self._ids(),
-            started=time.monotonic(),
+            known.labels,
+            known.dialect,
+            self._ids(),
+            time.monotonic(),
         )
 
     async def answer(self, exchange: Exchange) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from onward.admission.gate import Demand, counts_money
+from onward.admission.demand import Demand, counts_money
 from onward.core.content_filter import ContentFilter
 from onward.core.failure import Failure, FailureKind
 from onward.core.filtered_deltas import FilteredDeltas
@@ -189,14 +189,14 @@ class Asked:
         return ProxiedAnswer(
             deployment,
             kind,
-            path=exchange.dialect.surfaces[self._surface.name].path,
-            passed=passed,
-            max_tokens=limit,
-            shown=_shown(exchange.dialect, passed.include_usage),
-            headers=_headers(kind, exchange) if kind.headers else [],
-            record=exchange.record,
-            input_images=self._images,
-            content=self._content(),
+            exchange.dialect.surfaces[self._surface.name].path,
+            passed,
+            limit,
+            _shown(exchange.dialect, passed.include_usage),
+            _headers(kind, exchange) if kind.headers else [],
+            exchange.record,
+            self._images,
+            self._content(),
         )
 
     def _translation(

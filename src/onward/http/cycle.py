@@ -191,7 +191,9 @@ class Cycle:
 
     def unwatch(self, watcher: Watcher) -> None:
         """Tell it no more."""
-        self.watches = tuple([one for one in self.watches if one is not watcher])
+        watches = self.watches
+        alone = len(watches) == 1 and watches[0] is watcher
+        self.watches = () if alone else tuple([one for one in watches if one is not watcher])
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

@@ -80,14 +80,13 @@ class Exchange(Cycle):
         "tenant",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - keywords take a dict, and this is made for every request
         self,
         app: Answering,
         connection: Connection,
         head: Head,
         length: int | None,
         body: bytes | None,
-        *,
         labels: Labels,
         dialect: Dialect,
         request_id: str,

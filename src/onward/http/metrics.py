@@ -65,28 +65,39 @@ class _Engines:
 class _Times:
     """Observations of a histogram that were not handed on yet, by its buckets."""
 
-    __slots__ = ("_bounds", "_counts", "_histogram", "_sum")
+    __slots__ = ("bounds", "counts", "histogram", "sum")
 
     def __init__(self, histogram: Histogram, bounds: tuple[float, ...]) -> None:
-        self._histogram = histogram
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
-
-    def add(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
+        self.histogram = histogram
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
 
     def hand_on(self) -> None:
         """The library takes observations one by one only: so into its buckets, as its `observe` does."""
-        histogram = self._histogram
-        for number, count in enumerate(self._counts):
+        histogram = self.histogram
+        for number, count in enumerate(self.counts):
             if count:
                 histogram._buckets[number].inc(count)  # noqa: SLF001
-                self._counts[number] = 0
-        if self._sum:
-            histogram._sum.inc(self._sum)  # noqa: SLF001
-            self._sum = 0.0
+                self.counts[number] = 0
+        if self.sum:
+            histogram._sum.inc(self.sum)  # noqa: SLF001
+            self.sum = 0.0
+
+
+class _Tally:
+    """What the requests of one model and surface add to the counters, until it is handed on."""
+
+    __slots__ = ("answered", "cached", "completion", "each", "first", "model", "prompt", "surface")
+
+    def __init__(self, model: str, surface: str) -> None:
+        self.model = model
+        self.surface = surface
+        self.answered: dict[int, int] = {}
+        """By status."""
+        self.prompt = self.completion = self.cached = 0
+        self.first: _Times | None = None
+        self.each: _Times | None = None
 
 
 class Metrics:
@@ -142,9 +153,8 @@ class Metrics:
             registry=own,
             multiprocess_mode="livesum",
         )
-        self._answered: dict[tuple[str, str, int], int] = {}
-        self._used: dict[str, list[int]] = {}
-        self._times: dict[str, tuple[_Times, _Times]] = {}
+        self._tallies: dict[tuple[str | None, str], _Tally] = {}
+        """By the model and surface of a record."""
         self._running = 0
         self._changed = False
 
@@ -160,25 +170,36 @@ class Metrics:
         self._running -= 1
         if not self._changed:
             self._soon()
-        model = record.model or "none"
-        key = (model, record.surface or "none", record.status)
-        self._answered[key] = self._answered.get(key, 0) + 1
+        tally = self._tallies.get((record.model, record.surface)) or self._tally(record)
+        answered, status = tally.answered, record.status
+        answered[status] = answered.get(status, 0) + 1
         usage, first, last = record.usage, record.first_piece, record.last_piece
         if usage is None or first is None:
             return
-        used = self._used.get(model)
-        if used is None:
-            used = self._used[model] = [0, 0, 0]
-        used[0] += usage.prompt_tokens
-        used[1] += usage.completion_tokens
-        used[2] += usage.cached_tokens
-        times = self._times.get(model)
-        if times is None:
-            first_times, each_times = self._first.labels(model), self._each.labels(model)
-            times = self._times[model] = (_Times(first_times, _FIRST), _Times(each_times, _EACH))
-        times[0].add(first - record.started)
-        if last is not None and last > first and usage.completion_tokens > 1:
-            times[1].add((last - first) / (usage.completion_tokens - 1))
+        completion = usage.completion_tokens
+        tally.prompt += usage.prompt_tokens
+        tally.completion += completion
+        tally.cached += usage.cached_tokens
+        times = tally.first or self._times(tally)
+        took = first - record.started
+        times.counts[bisect_left(_FIRST, took)] += 1
+        times.sum += took
+        each = tally.each
+        if each is not None and last is not None and last > first and completion > 1:
+            took = (last - first) / (completion - 1)
+            each.counts[bisect_left(_EACH, took)] += 1
+            each.sum += took
+
+    def _tally(self, record: Record) -> _Tally:
+        tally = _Tally(record.model or "none", record.surface or "none")
+        self._tallies[record.model, record.surface] = tally
+        return tally
+
+    def _times(self, tally: _Tally) -> _Times:
+        """Of its first pieces; those of the others are made with them."""
+        tally.each = _Times(self._each.labels(tally.model), _EACH)
+        tally.first = _Times(self._first.labels(tally.model), _FIRST)
+        return tally.first
 
     def rests(self, deployment: str, seconds: float | None) -> None:
         """A deployment rests for so long, None: it rests no more. The log is told too: it is rare."""
@@ -200,17 +221,25 @@ class Metrics:
         """Give the library what was counted since the last time, so that every process can be read."""
         self._changed = False
         self._in_flight.set(self._running)
-        answered, self._answered = self._answered, {}
-        for (model, surface, status), count in answered.items():
-            shown = "disconnected" if status == 0 else str(status)
-            self._requests.labels(model, surface, shown).inc(count)
-        used, self._used = self._used, {}
-        for model, counts in used.items():
-            for kind, count in zip(("prompt", "completion", "cached"), counts, strict=True):
-                self._tokens[kind].labels(model).inc(count)
-        for times in self._times.values():
-            for one in times:
-                one.hand_on()
+        for tally in self._tallies.values():
+            model, answered = tally.model, tally.answered
+            if not answered:
+                continue
+            tally.answered = {}
+            for status, count in answered.items():
+                shown = "disconnected" if status == 0 else str(status)
+                self._requests.labels(model, tally.surface, shown).inc(count)
+            for kind, tokens in (
+                ("prompt", tally.prompt),
+                ("completion", tally.completion),
+                ("cached", tally.cached),
+            ):
+                if tokens or tally.first is not None:
+                    self._tokens[kind].labels(model).inc(tokens)
+            tally.prompt = tally.completion = tally.cached = 0
+            for times in (tally.first, tally.each):
+                if times is not None:
+                    times.hand_on()
 
     def text(self) -> bytes:
         """The exposition format. Reads files where several processes count."""

@@ -20,26 +20,25 @@ _LARGE_ANSWER = 64 * 1024
 class ProxiedAnswer(ProviderAnswer):
     """One try at a provider, whose bytes pass on."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - keywords take a dict, and this is made for every request
         self,
         deployment: ProxiedModel,
         kind: Kind,
-        *,
         path: str,
         passed: Passed,
         max_tokens: int | None,
         shown: Shown,
         headers: list[tuple[bytes, bytes]],
         record: Record,
-        input_images: int = 0,
-        content: ContentFilter | None = None,
+        input_images: int,
+        content: ContentFilter | None,
     ) -> None:
         """`max_tokens`: what the caller's limit is replaced by; None: it passes as it is. `headers`: of the
         caller, those that go on; `input_images`: of the request, where its usage tells them; `content`: what
         may not come out, where there is such.
         """
         usage = Usage(prompt_tokens=passed.size.likely, input_images=input_images)
-        super().__init__(deployment, record, usage)
+        ProviderAnswer.__init__(self, deployment, record, usage)
         self._kind = kind
         self._path = path
         self._passed = passed
