@@ -88,7 +88,9 @@ def chat_of(text: str) -> dict[str, Any]:
             delta = choice["delta"]
             for name in ("content", "reasoning_content"):
                 said[name] += delta.get(name) or ""
-            said["thinking_blocks"] += delta.get("thinking_blocks") or []
+            for block in delta.get("thinking_blocks") or []:
+                assert block["index"] == len(said["thinking_blocks"])
+                said["thinking_blocks"].append({name: block[name] for name in block if name != "index"})
             for call in delta.get("tool_calls") or []:
                 known = said["calls"].setdefault(call["index"], {"arguments": ""})
                 assert "id" not in call or "id" not in known

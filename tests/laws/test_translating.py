@@ -4,9 +4,11 @@ import itertools
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from openai.lib.streaming._deltas import accumulate_delta
 
 from onward.core.delta import ChoiceDelta, FinishReason, ToolCallDelta, fold
 from onward.core.request import ChatRequest, Message, Thought
@@ -240,3 +242,86 @@ def test_a_request_there_and_back(sent: list[dict[str, Any]], system: str | None
         )
     )
     assert back == first
+
+
+@st.composite
+def interleaved(draw: st.DrawFn, *, behind_calls: bool) -> list[dict[str, Any]]:
+    """An assistant's blocks in any order that a chat can tell: text does not follow text, nor a call unless
+    reasoning stands between. `behind_calls`: whether reasoning may follow calls.
+    """
+    blocks: list[dict[str, Any]] = []
+    called = 0
+    for number in range(draw(st.integers(1, 7))):
+        before = blocks[-1]["type"] if blocks else ""
+        kinds = ["tool_use"]
+        if before in ("", "thinking", "redacted_thinking"):
+            kinds.append("text")
+        if behind_calls or not called:
+            kinds += ["thinking", "redacted_thinking"]
+        match draw(st.sampled_from(kinds)):
+            case "text":
+                blocks.append({"type": "text", "text": draw(TEXTS)})
+            case "thinking":
+                blocks.append({"type": "thinking", "thinking": draw(TEXTS), "signature": draw(OPAQUE)})
+            case "redacted_thinking":
+                blocks.append({"type": "redacted_thinking", "data": draw(OPAQUE)})
+            case _:
+                called += 1
+                call = {"type": "tool_use", "id": f"t{number}", "name": "f", "input": draw(ARGUMENTS)}
+                blocks.append(call)
+    return blocks
+
+
+def history(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A conversation in which an assistant said this, and which goes on."""
+    results = [
+        {
+            "type": "tool_result",
+            "tool_use_id": block["id"],
+            "content": [{"type": "text", "text": "So."}],
+        }
+        for block in blocks
+        if block["type"] == "tool_use"
+    ]
+    user = [{"type": "text", "text": "Hi"}]
+    return [
+        {"role": "user", "content": user},
+        {"role": "assistant", "content": blocks},
+        {"role": "user", "content": results or user},
+    ]
+
+
+@pytest.mark.complaint("G09")
+@given(interleaved(behind_calls=True), st.booleans())
+@settings(max_examples=200)
+def test_the_order_of_a_message_comes_back_with_a_chat(blocks: list[dict[str, Any]], stream: bool):
+    """What a provider of Messages answers, told as a chat, sent back by its caller as it came."""
+    message = {"type": "message", "content": blocks, "stop_reason": "end_turn"}
+    deltas = AnthropicDeltas().whole(json.dumps(message).encode())
+    encoder = ChatEncoder(OPENAI, REQUEST, id="1", created=1)
+    if stream:
+        events = encoded(encoder, deltas, Usage(1, 1)).split(b"\n\n")
+        pieces = [json.loads(event[6:]) for event in events if event.startswith(b"data: {")]
+        told: dict[Any, Any] = {}
+        for piece in pieces:
+            for choice in piece["choices"]:
+                told = accumulate_delta(told, choice["delta"])
+    else:
+        told = json.loads(encoder.whole(deltas, Usage(1, 1)))["choices"][0]["message"]
+    told = {name: value for name, value in told.items() if value is not None}
+    calls = told.get("tool_calls", [])
+    results = [{"role": "tool", "tool_call_id": call["id"], "content": "So."} for call in calls]
+    user = {"role": "user", "content": "Hi"}
+    back = chat_request(OPENAI, {"model": "m", "messages": [user, told, *(results or [user])]})
+    made = json.loads(msgspec.json.encode(messages_fields(back, most=9)["messages"]))
+    assert made == history(blocks)
+
+
+@given(interleaved(behind_calls=False))
+@settings(max_examples=200)
+def test_the_order_of_a_history_passes_through_a_chat(blocks: list[dict[str, Any]]):
+    first = {"model": "m", "max_tokens": 9, "messages": history(blocks), "tools": TOOLS}
+    chat = chat_fields(messages_request(OPENAI, first), reasons=False)
+    second = chat_request(OPENAI, json.loads(msgspec.json.encode({"model": "m", **chat})))
+    made = json.loads(msgspec.json.encode(messages_fields(second, most=9)["messages"]))
+    assert made == history(blocks)

@@ -103,6 +103,10 @@ class Thought(msgspec.Struct, frozen=True):
     """Opaque; "" where it is not signed."""
     sealed: str | None = None
     """Reasoning that nobody but its maker can read, opaque too; `text` and `signature` are empty then."""
+    text_before: int = 0
+    """Code points of its message's text that stand in front of it."""
+    calls_before: int = 0
+    """Calls of its message that stand in front of it."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):

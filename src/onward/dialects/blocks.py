@@ -106,10 +106,8 @@ def _assistant(blocks: list[_Block]) -> Message:
                 texts.append(_text(block, path).text)
             case "tool_use":
                 calls.append(_call(block, path))
-            case "thinking":
-                thoughts.append(_thought(block, path))
-            case "redacted_thinking":
-                thoughts.append(Thought(sealed=text_at(block.get("data"), f"{path}.data")))
+            case "thinking" | "redacted_thinking":
+                thoughts.append(_placed(_thought(block, path), sum(map(len, texts)), len(calls)))
             case other:
                 raise _not_taken(other, "'text', 'tool_use', 'thinking' or 'redacted_thinking'", path)
     readable = [thought.text for thought in thoughts if thought.sealed is None]
@@ -168,10 +166,21 @@ def _call(block: dict[str, Any], path: str) -> ToolCall:
 
 
 def _thought(block: dict[str, Any], path: str) -> Thought:
+    if block.get("type") == "redacted_thinking":
+        return Thought(sealed=text_at(block.get("data"), f"{path}.data"))
     signature = block.get("signature")
     return Thought(
         text_at(block.get("thinking"), f"{path}.thinking"),
         "" if signature is None else text_at(signature, f"{path}.signature"),
+    )
+
+
+def _placed(thought: Thought, text: int, calls: int) -> Thought:
+    """A thought with so much more in front of it."""
+    if not (text or calls):
+        return thought
+    return msgspec.structs.replace(
+        thought, text_before=thought.text_before + text, calls_before=thought.calls_before + calls
     )
 
 
@@ -198,6 +207,8 @@ def _merged(first: Message, second: Message) -> Message:
     """Two messages of one role as one."""
     if first.role == "user":
         return Message(role="user", content=[*_parts(first), *_parts(second)])
+    said = len(first.content) if isinstance(first.content, str) else 0
+    later = [_placed(thought, said, len(first.tool_calls)) for thought in second.thoughts]
     contents = [one.content for one in (first, second) if isinstance(one.content, str)]
     reasoning = [one.reasoning for one in (first, second) if one.reasoning is not None]
     return Message(
@@ -205,7 +216,7 @@ def _merged(first: Message, second: Message) -> Message:
         content="".join(contents) if contents else None,
         reasoning="".join(reasoning) if reasoning else None,
         tool_calls=[*first.tool_calls, *second.tool_calls],
-        thoughts=[*first.thoughts, *second.thoughts],
+        thoughts=[*first.thoughts, *later],
     )
 
 

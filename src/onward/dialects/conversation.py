@@ -110,17 +110,32 @@ def _thoughts(value: Any, path: str) -> list[Thought]:
 
 
 def _thought(block: dict[str, Any], path: str) -> Thought:
+    after, where = block.get("after"), f"{path}.after"
+    place = {} if after is None else object_at(after, where)
+    before, calls = (_count(place.get(name), f"{where}.{name}") for name in ("content", "tool_calls"))
     match block.get("type"):
         case "thinking":
             signature = block.get("signature")
             return Thought(
                 text_at(block.get("thinking"), f"{path}.thinking"),
                 "" if signature is None else text_at(signature, f"{path}.signature"),
+                text_before=before,
+                calls_before=calls,
             )
         case "redacted_thinking":
-            return Thought(sealed=text_at(block.get("data"), f"{path}.data"))
+            sealed = text_at(block.get("data"), f"{path}.data")
+            return Thought(sealed=sealed, text_before=before, calls_before=calls)
         case other:
             raise unlisted(f"{path}.type", "'thinking' or 'redacted_thinking'", other)
+
+
+def _count(value: Any, path: str) -> int:
+    """How much stands in front of a thought."""
+    if value is None:
+        return 0
+    if type(value) is not int or value < 0:
+        raise mistyped(path, "a whole number of at least 0", value)
+    return value
 
 
 def _may_be_null(kind: Messages, message: dict[str, Any], role: str) -> bool:

@@ -13,7 +13,7 @@ from onward.core.usage import Usage
 from onward.dialects.schema import Dialect
 from onward.wire.frames import Frames, encode
 from onward.wire.logprobs import chat_logprobs
-from onward.wire.thinking_blocks import thinking_blocks
+from onward.wire.thinking_blocks import indexed_blocks, placed_blocks
 from onward.wire.usage import usage_fields
 
 _NOTHING = ChoiceDelta(index=0)
@@ -31,6 +31,7 @@ class ChatEncoder:
         "_opened",
         "_request",
         "_simple",
+        "_thoughts",
     )
 
     def __init__(self, dialect: Dialect, request: ChatRequest, *, id: str, created: int) -> None:  # noqa: A002
@@ -42,6 +43,8 @@ class ChatEncoder:
         self._empty_delta: dict[str, Any] = dict.fromkeys(dialect.stream.delta_keys)
         self._simple = request.logprobs is None and not request.return_token_ids and not self._empty_delta
         self._opened: set[int] = set()
+        self._thoughts = 0
+        """Told so far. Who is asked for several choices has none."""
 
     def events(self, delta: ChoiceDelta, usage: Usage) -> bytes:
         """The events of one delta: the role before a choice's first, the finish after its last."""
@@ -129,7 +132,8 @@ class ChatEncoder:
         if delta.text:
             new["content"] = delta.text
         if delta.thoughts:
-            new["thinking_blocks"] = thinking_blocks(delta.thoughts)
+            new["thinking_blocks"] = indexed_blocks(delta.thoughts, self._thoughts)
+            self._thoughts += len(delta.thoughts)
         if delta.tool_calls:
             new["tool_calls"] = [_call_delta(call) for call in delta.tool_calls]
         return new
@@ -143,7 +147,7 @@ class ChatEncoder:
         if choice.reasoning or "reasoning_content" in message:
             message["reasoning_content"] = choice.reasoning or None
         if choice.thoughts:
-            message["thinking_blocks"] = thinking_blocks(choice.thoughts)
+            message["thinking_blocks"] = placed_blocks(choice.thoughts)
         if calls:
             message["tool_calls"] = calls
         whole: dict[str, Any] = {

@@ -7,6 +7,7 @@ import msgspec
 
 from onward.core.failure import invalid
 from onward.core.request import ChatRequest, ContentPart, ImagePart, Message, TextPart, ToolCall
+from onward.core.stretches import stretches
 from onward.wire.thinking_blocks import thinking_blocks
 
 _MODES: Final = {"none": "none", "auto": "auto", "required": "any"}
@@ -161,15 +162,20 @@ def _turn(message: Message, path: str) -> tuple[str, list[dict[str, Any]]]:
         return "user", [result]
     if message.name is not None:
         raise invalid(f"{path}.name", f"'{path}.name' cannot be passed on: {_WITHOUT % 'name'}")
-    content = _content(message.content, f"{path}.content")
     if message.role != "assistant":
-        return ("system" if message.role in _LEADING else message.role), content
+        role = "system" if message.role in _LEADING else message.role
+        return role, _content(message.content, f"{path}.content")
     signed = [one for one in message.thoughts if one.signature or one.sealed is not None]
     calls = [
         _call(call, f"{path}.tool_calls[{number}].function.arguments")
         for number, call in enumerate(message.tool_calls)
     ]
-    return "assistant", [*thinking_blocks(signed), *content, *calls]
+    blocks: list[dict[str, Any]] = []
+    for stretch in stretches(message.content, len(calls), signed):
+        blocks += thinking_blocks(stretch.thoughts)
+        blocks += _content(stretch.content, f"{path}.content")
+        blocks += calls[stretch.calls]
+    return "assistant", blocks
 
 
 def _content(content: str | list[ContentPart] | None, path: str) -> list[dict[str, Any]]:

@@ -1,11 +1,12 @@
 """A neutral chat request as a body of OpenAI's chat completions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from onward.core.request import ChatRequest, ContentPart, ImagePart, Message, TextPart, Thinking, ToolCall
+from onward.core.stretches import stretches, text_size
 from onward.wire.thinking_blocks import thinking_blocks
 
 _BUDGETS: Final = ((4096, "low"), (16_384, "medium"))
@@ -18,7 +19,8 @@ def chat_fields(request: ChatRequest, *, reasons: bool) -> dict[str, Any]:
     `reasons`: whether the model has a choice of how much it reasons, so that it is told.
     """
     sampling = request.sampling
-    fields: dict[str, Any] = {"messages": [_message(message) for message in _images_apart(request.messages)]}
+    messages = _images_apart(_in_order(request))
+    fields: dict[str, Any] = {"messages": [_message(message) for message in messages]}
     if request.tools:
         fields["tools"] = request.tools
         if request.tool_choice is not None:
@@ -39,7 +41,39 @@ def chat_fields(request: ChatRequest, *, reasons: bool) -> dict[str, Any]:
     return fields
 
 
-def _images_apart(messages: list[Message]) -> Iterator[Message]:
+def _in_order(request: ChatRequest) -> Iterator[Message]:
+    """The messages; an assistant's with reasoning behind its text is several, as whoever signed or sealed it
+    wants it back in its order. Behind a call nothing is cut, as its result has to follow, nor behind the
+    text that the reply goes on with.
+    """
+    begun = request.messages[-1] if request.continue_final_message else None
+    for message in request.messages:
+        if not _is_signed(message):
+            yield message
+            continue
+        said = text_size(message.content)
+        fixed = [
+            replace(one, text_before=0, calls_before=0)  # it stands with the one before it then
+            if one.calls_before or (message is begun and one.text_before >= said)
+            else one
+            for one in message.thoughts
+        ]
+        for stretch in stretches(message.content, len(message.tool_calls), fixed):
+            calls = message.tool_calls[stretch.calls]
+            yield replace(
+                message,
+                content=stretch.content or (None if calls else ""),
+                reasoning=stretch.reasoning,
+                thoughts=stretch.thoughts,
+                tool_calls=calls,
+            )
+
+
+def _is_signed(message: Message) -> bool:
+    return any(thought.signature or thought.sealed is not None for thought in message.thoughts)
+
+
+def _images_apart(messages: Iterable[Message]) -> Iterator[Message]:
     """The messages; images of results, which a tool's message has no place for, at the start of what the user
     says next.
     """
@@ -72,7 +106,7 @@ def _message(message: Message) -> dict[str, Any]:
         made["tool_call_id"] = message.tool_call_id
     if message.reasoning is not None:
         made["reasoning_content"] = message.reasoning
-    if any(thought.signature or thought.sealed is not None for thought in message.thoughts):
+    if _is_signed(message):
         made["thinking_blocks"] = thinking_blocks(message.thoughts)
     if message.tool_calls:
         made["tool_calls"] = [_call(call) for call in message.tool_calls]

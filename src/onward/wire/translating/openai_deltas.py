@@ -3,8 +3,12 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from onward.core.delta import ChoiceDelta, FinishReason, ToolCallDelta
 from onward.core.failure import Failure, FailureKind
+from onward.core.request import Thought
+from onward.core.stretches import Stretch, stretches
 from onward.core.usage import Usage
 from onward.wire.passing.events import (
     Choice,
@@ -49,7 +53,7 @@ class _Call:
 class OpenAiDeltas(DeltaReader):
     """Reads one answer, of one choice, of OpenAI's API."""
 
-    __slots__ = ("_by_place", "_calls", "_new_id", "_usage")
+    __slots__ = ("_by_place", "_calls", "_new_id", "_reasons", "_thinking", "_usage")
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         """`new_id` names calls that the provider gave no ID."""
@@ -59,6 +63,10 @@ class OpenAiDeltas(DeltaReader):
         self._by_place: dict[Any, _Call] = {}
         """By the index that the provider says."""
         self._usage: Usage | None = None
+        self._reasons = False
+        """Whether reasoning comes in a field of its own; else `thinking_blocks` alone tell it."""
+        self._thinking: list[str] = []
+        """Reasoning since the last thought that was signed or sealed."""
 
     @property
     def usage(self) -> Usage | None:
@@ -114,25 +122,46 @@ class OpenAiDeltas(DeltaReader):
             self.count(text)
             self._usage = None
         content = content_of(said.get("content"))
-        reasoning = text_at(said, "reasoning_content") or text_at(said, "reasoning")
-        delta = ChoiceDelta(
-            index=0,
-            text=content.text or text_at(said, "refusal"),
-            reasoning=reasoning or content.reasoning,
-            thoughts=read_thinking_blocks(said.get("thinking_blocks")) or None,
-        )
+        text = content.text or text_at(said, "refusal")
+        reasoning = text_at(said, "reasoning_content") or text_at(said, "reasoning") or content.reasoning
+        thoughts = read_thinking_blocks(said.get("thinking_blocks"))
         calls: list[Any] = items_of(said.get("tool_calls"))
         if said.get("function_call") is not None:
             calls = [*calls, {"index": "function", "function": said["function_call"]}]
         told: list[ToolCallDelta] = []
         for item in calls:
             told += self._call(fields_of(item), numbered=numbered)
-        if told:
-            delta.tool_calls = told
-        if not delta.is_empty():
-            deltas.append(delta)
+        self._reasons = self._reasons or bool(reasoning)
+        in_blocks = "".join([one.text for one in thoughts])
+        if not self._reasons:
+            reasoning = in_blocks
+        by_block = bool(thoughts) and in_blocks == reasoning
+        whole = by_block and not numbered
+        cuts = stretches(text, len(told), thoughts) if whole else [Stretch(thoughts, text, slice(None))]
+        for cut in cuts:
+            pieces = (
+                [self._thought(one.text, [one]) for one in cut.thoughts]
+                if by_block
+                else [self._thought(reasoning, thoughts)]
+            ) or [ChoiceDelta(index=0)]
+            pieces[-1].text, pieces[-1].tool_calls = str(cut.content), told[cut.calls]
+            deltas += [piece for piece in pieces if not piece.is_empty()]
         if choice.finish_reason:
             self.finish[0] = str(choice.finish_reason)
+
+    def _thought(self, reasoning: str, thoughts: list[Thought]) -> ChoiceDelta:
+        """Reasoning, and the thoughts that end with it: those that are signed, or sealed. Pieces of a block
+        that some providers tell beside its text are none.
+        """
+        self._thinking.append(reasoning)
+        kept: list[Thought] = []
+        for one in thoughts:
+            if one.sealed is not None:
+                kept.append(one)
+            elif one.signature:
+                kept.append(one if one.text else replace(one, text="".join(self._thinking)))
+                self._thinking.clear()
+        return ChoiceDelta(index=0, reasoning=reasoning, thoughts=kept or None)
 
     def _call(self, said: dict[str, Any], *, numbered: bool) -> list[ToolCallDelta]:
         """The piece of a call. A call is told once its name is here, with its ID, and never again."""

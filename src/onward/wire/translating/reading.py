@@ -2,6 +2,8 @@
 
 from abc import abstractmethod
 
+from msgspec.structs import replace
+
 from onward.core.delta import ChoiceDelta
 from onward.core.usage import Usage
 from onward.wire.passing.events import NoEvent
@@ -16,11 +18,15 @@ class DeltaReader(StreamReader):
     `close` alone, when `usage` is known.
     """
 
-    __slots__ = ("_halves",)
+    __slots__ = ("_called", "_halves", "_said")
 
     def __init__(self) -> None:
         super().__init__()
         self._halves = Halves()
+        self._said = 0
+        """Code points of text so far."""
+        self._called = 0
+        """Calls so far."""
 
     @property
     def prompt_usage(self) -> Usage | None:
@@ -44,13 +50,13 @@ class DeltaReader(StreamReader):
         if self.failure is None:
             last: list[ChoiceDelta] = []
             self._end(last)
-            deltas += self._halves.mend(last) if self._halves.waits else last
+            deltas += self._placed(self._halves.mend(last) if self._halves.waits else last)
         return [] if self.failure is not None else deltas
 
     def whole(self, body: bytes) -> list[ChoiceDelta]:
         """The deltas of an unstreamed answer. Raises `Failure` for what is none."""
         deltas = self._whole(body)
-        return self._halves.mend(deltas) if may_hold_halves(body) else deltas
+        return self._placed(self._halves.mend(deltas) if may_hold_halves(body) else deltas)
 
     @abstractmethod
     def _whole(self, body: bytes) -> list[ChoiceDelta]:
@@ -72,4 +78,18 @@ class DeltaReader(StreamReader):
                 self._data(lines.data, lines.name, deltas)
         except NoEvent:
             self.no_event(event)
-        return self._halves.mend(deltas) if may_hold_halves(event) or self._halves.waits else deltas
+        mends = may_hold_halves(event) or self._halves.waits
+        return self._placed(self._halves.mend(deltas) if mends else deltas)
+
+    def _placed(self, deltas: list[ChoiceDelta]) -> list[ChoiceDelta]:
+        """Deltas whose thoughts know what stands in front of them."""
+        for delta in deltas:
+            if delta.thoughts:
+                delta.thoughts = [
+                    replace(thought, text_before=self._said, calls_before=self._called)
+                    for thought in delta.thoughts
+                ]
+            self._said += len(delta.text)
+            for call in delta.tool_calls:
+                self._called = max(self._called, call.index + 1)
+        return deltas

@@ -10,7 +10,6 @@ from typing import Final
 import msgspec
 
 from onward.core.delta import ChoiceDelta, ToolCallDelta
-from onward.core.request import Thought
 
 _REPLACEMENT: Final = "\ufffd"
 _TEXT: Final = "text"
@@ -59,7 +58,10 @@ class Halves:
         delta.stop = _alone(delta.stop)
         if delta.thoughts:
             delta.thoughts = [
-                Thought(_whole(one.text), _whole(one.signature), _alone(one.sealed)) for one in delta.thoughts
+                msgspec.structs.replace(
+                    one, text=_whole(one.text), signature=_whole(one.signature), sealed=_alone(one.sealed)
+                )
+                for one in delta.thoughts
             ]
         if not delta.is_empty():
             yield delta

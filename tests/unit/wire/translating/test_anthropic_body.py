@@ -56,3 +56,45 @@ def test_reasoning_goes_on_where_it_came_back() -> None:
     assert "temperature" in fields(CALLS, RESULT, temperature=0.3)
     assert fields({**CALLS, "thinking_blocks": SIGNED}, RESULT)["thinking"] == ENABLED
     assert fields(CALLS, RESULT, {"role": "assistant", "content": "So."}, USER)["thinking"] == ENABLED
+
+
+def after(block: dict[str, Any], content: int, calls: int) -> dict[str, Any]:
+    return {**block, "after": {"content": content, "tool_calls": calls}}
+
+
+@pytest.mark.complaint("G09")
+def test_thinking_blocks_stand_where_they_say() -> None:
+    """Also where the caller made the message shorter, or says that a later one stands in front."""
+    first, second, third = ({"type": "thinking", "thinking": one, "signature": f"{one}=="} for one in "abc")
+    calls = [CALL, {**CALL, "id": "d"}]
+    said = {"role": "assistant", "content": "é😀B", "tool_calls": calls}
+    results = [{**RESULT, "tool_call_id": one} for one in "cd"]
+
+    def blocks(*thinking: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
+        made = fields({**said, **more, "thinking_blocks": list(thinking)}, *results)
+        return [
+            {name: block[name] for name in ("thinking", "text", "id") if name in block}
+            for block in made["messages"][1]["content"]
+        ]
+
+    a, b, c = ({"thinking": one} for one in "abc")
+    assert blocks(first, after(second, 2, 0), after(third, 3, 1)) == [
+        *(a, {"text": "é😀"}, b, {"text": "B"}, {"id": "c"}, c, {"id": "d"})
+    ]
+    assert blocks(after(first, 2, 1), after(second, 1, 0)) == [
+        *({"text": "é😀"}, {"id": "c"}, a, b, {"text": "B"}, {"id": "d"})
+    ]
+    assert blocks(after(first, 99, 99)) == [{"text": "é😀B"}, {"id": "c"}, {"id": "d"}, a]
+    parts = [{"type": "text", "text": "é"}, {"type": "text", "text": "😀B"}]
+    assert blocks(after(first, 2, 0), content=parts) == [
+        *({"text": "é"}, {"text": "😀"}, a, {"text": "B"}, {"id": "c"}, {"id": "d"})
+    ]
+
+
+@pytest.mark.parametrize("place", ["2", {"content": -1}, {"content": True}, {"tool_calls": 1.0}])
+def test_a_place_that_is_none_is_refused(place: Any) -> None:
+    with pytest.raises(Failure) as refused:
+        fields(
+            {"role": "assistant", "content": "x", "thinking_blocks": [{**SIGNED[0], "after": place}]}, USER
+        )
+    assert (refused.value.param or "").startswith("messages[1].thinking_blocks[0].after")

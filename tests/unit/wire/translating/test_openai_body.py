@@ -44,3 +44,59 @@ def test_images_of_results_stand_in_what_the_user_says_next() -> None:
         {"role": "user", "content": [SHOWN, SHOWN]},
     ]
     assert chat({"role": "user", "content": [result(TEXT)]}) == [{**tool, "content": "See."}]
+
+
+def thinks(text: str, signature: str = "Eq==") -> dict[str, Any]:
+    return {"type": "thinking", "thinking": text, "signature": signature}
+
+
+def says(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+SEALED = {"type": "redacted_thinking", "data": "Em=="}
+RESULT = {"role": "user", "content": [result(TEXT)]}
+
+
+def after(blocks: list[dict[str, Any]], *messages: dict[str, Any]) -> list[dict[str, Any]]:
+    """What an assistant's blocks become, and what follows them."""
+    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": blocks}, *messages]
+    neutral = messages_request(DIALECTS["openai"], {"model": "m", "max_tokens": 9, "messages": turns})
+    return chat_fields(neutral, reasons=False)["messages"][1:]
+
+
+NEXT = {"role": "user", "content": "So?"}
+
+
+@pytest.mark.complaint("G09")
+def test_reasoning_that_is_signed_keeps_its_order() -> None:
+    blocks = [thinks("a"), says("A"), SEALED, thinks("b"), says("B"), thinks("c"), *CALL["content"]]
+    first, second, third = after(blocks, RESULT)[:3]
+    said = {"role": "assistant"}
+    assert first == {**said, "content": "A", "reasoning_content": "a", "thinking_blocks": [thinks("a")]}
+    assert second == {
+        **said,
+        "content": "B",
+        "reasoning_content": "b",
+        "thinking_blocks": [SEALED, thinks("b")],
+    }
+    assert third.pop("tool_calls")[0]["id"] == "t0"
+    assert third == {**said, "content": None, "reasoning_content": "c", "thinking_blocks": [thinks("c")]}
+
+
+def test_a_message_is_not_cut_behind_a_call_nor_for_what_nobody_signed() -> None:
+    call = CALL["content"][0]
+    mixed = [thinks("a"), call, thinks("b"), says("B"), {**call, "id": "t1"}]
+    [said] = after(mixed, NEXT)[:-1]
+    assert [one["id"] for one in said["tool_calls"]] == ["t0", "t1"]
+    assert said["thinking_blocks"] == [thinks("a"), thinks("b")]
+    assert (said["reasoning_content"], said["content"]) == ("ab", "B")
+    plain = [thinks("a", ""), says("A"), thinks("b", ""), says("B")]
+    assert after(plain, NEXT)[:-1] == [{"role": "assistant", "content": "AB", "reasoning_content": "ab"}]
+
+
+def test_the_beginning_of_a_reply_is_its_last_text() -> None:
+    blocks = [thinks("a"), says("A"), thinks("b"), says("B")]
+    assert [one["content"] for one in after(blocks)] == ["A", "B"]
+    [said] = after([says("A"), thinks("b")])
+    assert (said["content"], said["thinking_blocks"]) == ("A", [thinks("b")])

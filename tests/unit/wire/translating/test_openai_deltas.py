@@ -7,8 +7,12 @@ import pytest
 
 from onward.core.delta import ChoiceDelta, FinishReason, fold
 from onward.core.failure import Failure, FailureKind
+from onward.core.request import ChatRequest, Thought
 from onward.core.usage import Usage
+from onward.dialects import DIALECTS
+from onward.wire.messages import MessagesEncoder
 from onward.wire.translating.openai_deltas import OpenAiDeltas
+from tests.http.messages import message_of
 from tests.unit.wire.passing.events import DONE, event, frame, piece, usage
 
 
@@ -246,3 +250,77 @@ def test_half_a_character_in_a_whole_answer() -> None:
     [choice] = fold(OpenAiDeltas(str).whole(json.dumps(body).encode()))
     assert choice.text == "a\ufffd"
     assert choice.tool_calls[0].arguments == '"\ufffd"'
+
+
+def thinks(text: str, signature: str | None = "Eq==", **more: Any) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": text, "signature": signature, **more}
+
+
+SEALED = {"type": "redacted_thinking", "data": "Em=="}
+
+
+def blocks_of(deltas: list[ChoiceDelta], *, stream: bool) -> list[dict[str, Any]]:
+    """The message that a caller of Messages reads, streamed or not."""
+    request = ChatRequest(model="m", messages=[], max_tokens=99)
+    encoder = MessagesEncoder(DIALECTS["openai"], request, id="1", created=1)
+    if not stream:
+        return json.loads(encoder.whole(deltas, Usage(1, 1)))["content"]
+    sent = b"".join([encoder.events(one, Usage(1, 1)) for one in deltas]) + encoder.end(Usage(1, 1))
+    return message_of(sent.decode())["content"]
+
+
+SIGNED = [thinks("So"), SEALED, thinks("Hm", "Er==")]
+
+
+@pytest.mark.complaint("G09")
+def test_each_block_of_a_whole_answer_has_its_own_text_and_signature() -> None:
+    message = {"reasoning_content": "SoHm", "content": "Yes", "thinking_blocks": SIGNED}
+    answer = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
+    deltas = OpenAiDeltas(str).whole(answer)
+    for stream in (True, False):
+        assert blocks_of(deltas, stream=stream) == [*SIGNED, {"type": "text", "text": "Yes"}]
+
+
+def test_blocks_of_a_whole_answer_stand_where_they_say() -> None:
+    placed = [thinks("So"), thinks("Hm", "Er==", after={"content": 1, "tool_calls": 0})]
+    calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    message = {"content": "AB", "thinking_blocks": placed, "tool_calls": calls}
+    answer = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
+    deltas = OpenAiDeltas(str).whole(answer)
+    for stream in (True, False):
+        assert blocks_of(deltas, stream=stream) == [
+            thinks("So"),
+            {"type": "text", "text": "A"},
+            thinks("Hm", "Er=="),
+            {"type": "text", "text": "B"},
+            {"type": "tool_use", "id": "c", "name": "f", "input": {}},
+        ]
+
+
+IN_PIECES: dict[str, list[dict[str, Any]]] = {
+    "whole blocks behind their text": [
+        {"reasoning_content": "S"},
+        {"reasoning_content": "o"},
+        {"thinking_blocks": [thinks("So")]},
+    ],
+    "pieces of blocks beside it": [
+        {"reasoning_content": "S", "thinking_blocks": [thinks("S", None)]},
+        {"reasoning_content": "o", "thinking_blocks": [thinks("o", "")]},
+        {"reasoning_content": "", "thinking_blocks": [thinks("")]},
+    ],
+    "pieces of blocks alone": [
+        {"thinking_blocks": [thinks("S", None)]},
+        {"thinking_blocks": [thinks("o", None)]},
+        {"thinking_blocks": [thinks("")]},
+    ],
+    "whole blocks alone": [{"thinking_blocks": [thinks("So")]}],
+}
+
+
+@pytest.mark.complaint("G09")
+@pytest.mark.parametrize("way", IN_PIECES)
+def test_blocks_that_come_in_pieces_are_one(way: str) -> None:
+    deltas, _ = read(*[said(one) for one in IN_PIECES[way]], piece("Yes", "stop"), DONE)
+    for stream in (True, False):
+        assert blocks_of(deltas, stream=stream) == [thinks("So"), {"type": "text", "text": "Yes"}]
+    assert fold(deltas)[0].thoughts == [Thought("So", "Eq==")]
