@@ -34,6 +34,8 @@ class Behaviour:
     """Sends the header and nothing more, for ever."""
     stall: int | None = None
     """Sends nothing more after as many events (whole answers: bytes), for ever."""
+    hums: int | None = None
+    """Sends nothing but comments instead of that event, for ever (streams only)."""
     hold: int | None = None
     """Waits for `MockProvider.let_go` before that event (whole answers: before the header)."""
     cut: int | None = None

@@ -30,6 +30,7 @@ from tests import mock_answers, mock_messages
 from tests.mock_answers import PAGE, Asked, Behaviour
 
 __all__ = ["Behaviour", "MockProvider", "Seen"]
+_HUM_S = 0.01
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
 
 
@@ -306,6 +307,9 @@ class _Connection(asyncio.Protocol):
                 await self.provider.gate()
             if does.stall == n:
                 await self._for_ever()
+            while does.hums == n:
+                await self._write(b"e\r\n: keep-alive\n\n\r\n", does)
+                await asyncio.sleep(_HUM_S)
             if does.cut == n:
                 self._drop(does)
             if does.pause:

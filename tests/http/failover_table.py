@@ -103,6 +103,7 @@ FAILURES = (
     Fails("resets instead of an answer", Behaviour(reset=True)),
     Fails("no header in time", Behaviour(never=True), at="slow"),
     Fails("a header, then silence", Behaviour(silent=True), at="slow"),
+    Fails("nothing but comments", Behaviour(hums=0), at="slow"),
     *map(_status, (204, 302, 400, 401, 402, 403, 404, 407, 408, 413, 422, 429)),
     _status(429, retry_after="7"),
     *map(_status, (500, 502, 503)),

@@ -1,6 +1,7 @@
 """On to the next deployment: when, in which order, and what is remembered of one that failed."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,44 @@ async def test_one_that_fails_is_passed_over_and_found_well_by_one_request(
         assert (await running.complete(stream=stream)).status_code == 200
         assert (len(mock.requests), len(other.requests)) == (4, 8)
         assert not running.built.breakers.troubled
+
+
+@pytest.mark.complaint("G28")
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"path": "/v1/completions"},
+        {"path": PRENTIS},
+        {"path": "/v1/messages", "messages": [{"role": "user", "content": "a word"}], "prompt": None},
+    ],
+    ids=["openai", "prentis", "translated"],
+)
+async def test_one_that_sends_nothing_but_comments_has_failed(tmp_path, mock, other, where):
+    """Nothing was put out, so the next one is asked, and the second time it rests."""
+    mock.always(Behaviour(hums=0))
+    async with failover(tmp_path, provider(mock, first_byte_timeout_s=0.2), other) as running:
+        for _ in range(3):
+            answer = await running.complete(stream=True, **where)
+            assert answer.status_code == 200
+            assert answer.text.rstrip().endswith(("[DONE]", '{"type":"message_stop"}'))
+            assert "keep-alive" not in answer.text
+        assert (len(mock.requests), len(other.requests)) == (2, 3)
+        assert state_of(running) is State.OPEN
+        entries = await running.ended(3)
+        assert [one.outcome for one in entries[0].attempts] == ["upstream_timeout", "ok"]
+
+
+async def test_comments_between_events_are_waited_for_as_for_the_first(tmp_path, mock):
+    """Longer than a silence, and not for ever."""
+    slow = provider(mock, first_byte_timeout_s=1, idle_timeout_s=0.2)
+    mock.always(Behaviour(hums=2))
+    async with failover(tmp_path, slow) as running:
+        began = time.monotonic()
+        answer = await running.complete(path=PRENTIS, stream=True)
+        assert 0.9 < time.monotonic() - began < 10
+        [*pieces, error] = data_of(answer.text)
+        assert len(pieces) == 2
+        assert error["error"]["code"] == "PARTIAL_RESPONSE_TIMEOUT"
 
 
 async def test_the_first_output_of_the_request_that_finds_out_is_enough(tmp_path, mock, other):

@@ -1,9 +1,11 @@
 """What comes is handed on where it comes in: the same bytes, and the same ends, as of reading."""
 
 import asyncio
+import time
 
 import pytest
 
+from onward.core.failure import FailureKind
 from tests.mock_provider import MockProvider
 from tests.providers.raw import RawHost, ask, body_of, fails, settled
 from tests.providers.test_answers import EARLY, SPLIT, WHOLE, cut
@@ -79,3 +81,44 @@ async def test_cancelling_who_takes_loses_nothing(mock: MockProvider, client):
     whole = b"".join(pieces + rest)
     assert whole.count(b"data: ") == 7
     assert whole.endswith(b"data: [DONE]\n\n")
+
+
+@pytest.mark.complaint("G28")
+async def test_what_does_not_count_is_no_first_piece(mock: MockProvider, client):
+    """Whoever takes it says what counts, also of what was there before. It is not silence that ends this."""
+    began = time.monotonic()
+    answer = await ask(client(mock.base_url, first_byte_timeout_s=0.3), "[[hums=0]]", stream=True)
+    await asyncio.sleep(0.1)
+    failure = await fails(answer.hand_on(lambda _: True, lambda: False), FailureKind.UPSTREAM_TIMEOUT)
+    assert 0.2 < time.monotonic() - began < 5
+    assert failure.message == "The provider of this model took too long to answer. Try again later."
+    await mock.comes(lambda: mock.requests[0].gone)
+
+
+async def test_what_does_not_count_breaks_a_silence_for_so_long(mock: MockProvider, client):
+    """As long as a first piece may take: longer than silence may."""
+    provider = client(mock.base_url, first_byte_timeout_s=0.6, idle_timeout_s=0.2)
+    answer = await ask(provider, "[[hums=2]]", stream=True)
+    pieces: list[bytes] = []
+    asked = 0
+
+    def heard() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked == 1
+
+    began = time.monotonic()
+    await fails(answer.hand_on(lambda data: pieces.append(data) is None, heard), FailureKind.UPSTREAM_TIMEOUT)
+    assert 0.5 < time.monotonic() - began < 5
+    whole = b"".join(pieces)
+    assert whole.count(b"data: ") == 2
+    assert whole.count(b": keep-alive") > 5
+
+
+async def test_all_that_is_read_counts_where_nobody_tells(mock: MockProvider, client):
+    answer = await ask(
+        client(mock.base_url, first_byte_timeout_s=0.1, idle_timeout_s=0.1), "[[hums=0]]", stream=True
+    )
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(answer.hand_on(lambda _: True), 0.5)
+    answer.close()

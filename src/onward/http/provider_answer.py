@@ -98,7 +98,7 @@ class ProviderAnswer:
 
         try:
             # Whatever its content type claims: what is no stream of events shows by its first bytes.
-            while await answer.hand_on(take):
+            while await answer.hand_on(take, reader.heard):
                 over = reader.done or reader.failure is not None
                 await out.put(left, last=over)
                 left = b""

@@ -26,7 +26,18 @@ class HttpAnswer:
     Cancelling `read` loses nothing: what comes meanwhile is there for the next call.
     """
 
-    __slots__ = ("_ended", "_source", "_take", "_waiter", "failure", "headed", "headers", "pieces", "status")
+    __slots__ = (
+        "_ended",
+        "_source",
+        "_take",
+        "_waiter",
+        "failure",
+        "headed",
+        "headers",
+        "heard",
+        "pieces",
+        "status",
+    )
 
     def __init__(self, source: Source, pieces: list[bytes], headed: "asyncio.Future[None]") -> None:
         """`pieces`: where the connection puts the body.
@@ -37,6 +48,8 @@ class HttpAnswer:
         self.headers: dict[bytes, bytes] = {}
         self.pieces = pieces
         self.headed = headed
+        self.heard: Callable[[], bool] | None = None
+        """See `Answer.hand_on`."""
         self._source: Source | None = source
         self._waiter: asyncio.Future[bool] | None = None
         self._take: Callable[[bytes], bool] | None = None
@@ -101,8 +114,9 @@ class HttpAnswer:
             await self._more()
         return self._taken()
 
-    async def hand_on(self, take: Callable[[bytes], bool]) -> bool:
+    async def hand_on(self, take: Callable[[bytes], bool], heard: Callable[[], bool] | None = None) -> bool:
         """See `Answer.hand_on`."""
+        self.heard = heard
         while True:
             if self.pieces:
                 if not take(self._taken()):

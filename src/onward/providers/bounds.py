@@ -9,7 +9,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     connect_s: float = 5.0
     """To a connection: the name, TCP, TLS, and waiting for a turn where all connections are busy."""
     first_byte_s: float = 300.0
-    """From the request to the first byte of the body of its answer."""
+    """From the request to the first byte of the body of its answer that counts."""
     idle_s: float = 60.0
     """The longest silence between two pieces of a body."""
     connections: int = 1000
@@ -25,6 +25,11 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     header_count: int = 128
     buffer_bytes: int = 64 * 1024
     """Above this much of a body that nobody read, the connection is not read."""
+
+    @property
+    def unheard_s(self) -> float:
+        """How long nothing that counts may come between two pieces of a body, whatever else does."""
+        return max(self.first_byte_s, self.idle_s)
 
     @property
     def sweep_s(self) -> float:

@@ -65,6 +65,8 @@ class Connection(asyncio.Protocol):
         "_raw",
         "_since",
         "_transport",
+        "_unheard_limit",
+        "_unheard_since",
         "_unparsed",
         "_until_close",
         "idle_until",
@@ -87,8 +89,8 @@ class Connection(asyncio.Protocol):
         self._poll: select.poll | None = None
         self._closed = False
         self.idle_until = 0.0
-        self._since = 0.0
-        self._limit = 0.0
+        self._since = self._unheard_since = 0.0
+        self._limit = self._unheard_limit = 0.0
         self._moved = self._paused = self._complete = self._dirty = self._interim = self._until_close = False
         self._buffered = self._unparsed = 0
 
@@ -155,8 +157,8 @@ class Connection(asyncio.Protocol):
         self._buffered = self._unparsed = 0
         self._until_close = False
         self._moved = False
-        self._since = self._loop.time()
-        self._limit = self._owner.bounds.first_byte_s
+        self._since = self._unheard_since = self._loop.time()
+        self._limit = self._unheard_limit = self._owner.bounds.first_byte_s
         answer = self._answer = HttpAnswer(self, self._pieces, self._loop.create_future())
         if len(body) <= _JOINED_BYTES:
             self._transport.write(head + body)
@@ -276,17 +278,24 @@ class Connection(asyncio.Protocol):
 
     def check(self, now: float) -> None:
         """One look of the sweep: close what was silent, or unused, for too long."""
-        if self._answer is None:
+        answer = self._answer
+        if answer is None:
             if now >= self.idle_until > 0:
                 self.abort()
-        elif self._paused:
-            self._since = now
+            return
+        if self._paused or self._pieces:  # that nobody has read them yet is not the provider's fault
+            self._since = self._unheard_since = now
         elif self._moved:
             self._moved = False
             self._since = now
-            self._limit = self._owner.bounds.idle_s
-        elif now - self._since > self._limit:
+            if answer.heard is None or answer.heard():
+                bounds = self._owner.bounds
+                self._limit = bounds.idle_s
+                self._unheard_since, self._unheard_limit = now, bounds.unheard_s
+        if now - self._since > self._limit:
             self._fail(too_slow, f"silent for {self._limit:g} s")
+        elif now - self._unheard_since > self._unheard_limit:
+            self._fail(too_slow, f"nothing but comments for {self._unheard_limit:g} s")
 
 
 def _reason(error: httptools.HttpParserError) -> str:

@@ -82,11 +82,13 @@ class Answer(Protocol):
         """
         ...
 
-    async def hand_on(self, take: Callable[[bytes], bool]) -> bool:
+    async def hand_on(self, take: Callable[[bytes], bool], heard: Callable[[], bool] | None = None) -> bool:
         """Call `take` with what `read` would return, each time something comes, until it returns False:
         True then; False: the body has ended. Raises as `read` does, and what `take` raises.
 
-        `take` is called where the bytes come in: nobody has to wake up for them.
+        `take` is called where the bytes come in: nobody has to wake up for them. `heard`: whether it has
+        taken something that counts since this was last asked, which is seldom. What does not is not the first
+        piece, and of it alone UPSTREAM_TIMEOUT comes of `Bounds.unheard_s` too. None: every byte counts.
         """
         ...
 

@@ -53,9 +53,10 @@ class Provider(msgspec.Struct, kw_only=True):
     connect_timeout_s: Seconds = 5
     """To connect."""
     first_byte_timeout_s: Seconds = 300
-    """To the first byte of its answer."""
+    """To the first byte of its answer; of a stream to its first event, comments do not count."""
     idle_timeout_s: Seconds = 60
-    """The longest silence between two pieces of a stream."""
+    """The longest silence between two pieces of a stream. Comments break it, but no event may be longer
+    in coming than the first one may."""
 
 
 class Tenant(msgspec.Struct, kw_only=True):

@@ -136,6 +136,10 @@ class FilteredWatch:
         """Why each choice finished, by its index."""
         return {**self._watch.finish, **dict.fromkeys(self._blocked, "content_filter")}
 
+    def heard(self) -> bool:
+        """See `Reading.heard`."""
+        return self._watch.heard()
+
     def feed(self, data: bytes) -> bytes:
         """The events that may go on. Raises `Failure` (CONTENT_BLOCKED_OUTPUT) where there is no output in
         front of what is blocked.

@@ -99,6 +99,7 @@ class MessagesWatch(StreamReader):
             lines = lines_of(event)
             if not lines.data:
                 return b"" if self._only_known else self._let_go(event)
+            self._heard = True
             read = read_message_event(lines.data)
         except NoEvent:
             self.no_event(event)

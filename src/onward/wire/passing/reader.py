@@ -16,6 +16,7 @@ class StreamReader:
     """Reads one stream. Once `done` or `failure` is set the rest of it is ignored."""
 
     __slots__ = (
+        "_heard",
         "_other_size",
         "_size",
         "_splitter",
@@ -30,6 +31,7 @@ class StreamReader:
         self._splitter = Splitter()
         self._size = 0
         self._other_size = 0
+        self._heard = False
         self.finish: dict[int, str] = {}
         """Why each choice finished, by its index."""
         self.done = False
@@ -54,6 +56,11 @@ class StreamReader:
         at least what its bytes make likely (K-9).
         """
         return max(self.output_events, likely_tokens(self._size, self._other_size))
+
+    def heard(self) -> bool:
+        """See `Reading.heard`."""
+        heard, self._heard = self._heard, False
+        return heard
 
     def count(self, text: str) -> None:
         """A piece of output that is new."""

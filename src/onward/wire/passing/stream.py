@@ -59,6 +59,7 @@ class StreamWatch:
         "_done_event",
         "_frames",
         "_head",
+        "_heard",
         "_held",
         "_held_size",
         "_keep_usage",
@@ -106,6 +107,7 @@ class StreamWatch:
         self._choices = choices
         self._done_event = done
         self._pending = bytearray()
+        self._heard = False
         self._held: list[bytes] = []
         self._held_size = 0
         self._frames: list[Frame] = []
@@ -152,6 +154,11 @@ class StreamWatch:
         at least what its bytes make likely.
         """
         return max(self.output_events, likely_tokens(self._size, self._other_size))
+
+    def heard(self) -> bool:
+        """See `Reading.heard`."""
+        heard, self._heard = self._heard, False
+        return heard
 
     def estimate(self, prompt_tokens: int) -> Usage:
         """What is assumed where the provider reports no usage (K-9)."""
@@ -240,6 +247,7 @@ class StreamWatch:
     def _framed(self, frame: Frame, block: bytes, texts: list[bytes]) -> bytes:
         """Events that all have the frame, and these texts."""
         self._learnt = 0
+        self._heard = True
         joined = texts[0] if len(texts) == 1 else b"".join(texts)
         self.output_events += len(texts) - texts.count(b"")
         self._size += len(joined)
@@ -258,6 +266,7 @@ class StreamWatch:
             if not lines.data:
                 return self._aside(event)
             name, data = lines.name, lines.data
+        self._heard = True
         if data.strip() == b"[DONE]":
             self.done = True
             return b""

@@ -44,6 +44,10 @@ class FilteredReader:
         """See `StreamReader`."""
         return self._reader.completion_tokens
 
+    def heard(self) -> bool:
+        """See `StreamReader`."""
+        return self._reader.heard()
+
     def feed(self, data: bytes) -> list[ChoiceDelta]:
         """The deltas that may go on now. Raises `Failure` (CONTENT_BLOCKED_OUTPUT)."""
         return self._passed(self._reader.feed(data))
