@@ -75,6 +75,7 @@ class DeltaReader(StreamReader):
         try:
             lines = lines_of(event)
             if lines.data:
+                self._heard = True
                 self._data(lines.data, lines.name, deltas)
         except NoEvent:
             self.no_event(event)
