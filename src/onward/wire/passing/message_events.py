@@ -10,6 +10,7 @@ from onward.core.usage import Usage
 from onward.wire.passing.events import NoEvent
 from onward.wire.passing.refusal import refusal
 from onward.wire.passing.rejection import content_rejected, rejects
+from onward.wire.passing.said import said_by
 from onward.wire.passing.too_long import context_exceeded, says_too_long
 from onward.wire.passing.usage import is_count
 
@@ -101,9 +102,10 @@ def block_text(block: Any) -> str:
 
 def message_error(error: Any) -> Failure:
     """The failure that an error in a stream is, or in an answer that claims to be good."""
-    if rejects(error):
+    said = said_by(error)
+    if rejects(said):
         return content_rejected()
-    if says_too_long(error):
+    if says_too_long(said):
         return context_exceeded()
     status = _STATUSES.get(text_at(fields_of(error), "type"))
     if status is not None:

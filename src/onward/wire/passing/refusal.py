@@ -9,9 +9,10 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final, cast
 
 from onward.core.failure import Failure, FailureKind
-from onward.wire.passing.rejection import STATUSES, content_rejected, rejected, rejects
-from onward.wire.passing.too_long import STATUSES as LENGTH_STATUSES
-from onward.wire.passing.too_long import context_exceeded, says_too_long, too_long
+from onward.wire.passing import rejection, too_long
+from onward.wire.passing.rejection import content_rejected, rejects
+from onward.wire.passing.said import said_by, said_in
+from onward.wire.passing.too_long import context_exceeded, says_too_long
 
 _LONGEST_WAIT: Final = 24 * 3600
 """Seconds in a `Retry-After` that are believed."""
@@ -27,10 +28,12 @@ def refusal(status: int, headers: Mapping[bytes, bytes], now: float, body: bytes
     """The failure that an answer of any other status than 2xx is. `now`: Unix seconds. `body`: as much of it
     as has come; of it shows only whether the content was refused, or its length.
     """
-    if status in STATUSES and body and rejected(body):
-        return content_rejected(status)
-    if status in LENGTH_STATUSES and body and too_long(body):
-        return context_exceeded(status)
+    if body and (status in rejection.STATUSES or status in too_long.STATUSES):
+        said = said_in(body)
+        if status in rejection.STATUSES and rejects(said):
+            return content_rejected(status)
+        if status in too_long.STATUSES and says_too_long(said):
+            return context_exceeded(status)
     wait = retry_after(headers.get(b"retry-after"), now)
     if status in _INVALID:
         return Failure(
@@ -71,9 +74,10 @@ def refusal(status: int, headers: Mapping[bytes, bytes], now: float, body: bytes
 
 def stream_error(error: Any) -> Failure:
     """The failure that an error in a stream is, or in an answer that claims to be good."""
-    if rejects(error):
+    said = said_by(error)
+    if rejects(said):
         return content_rejected()
-    if says_too_long(error):
+    if says_too_long(said):
         return context_exceeded()
     fields = cast("dict[str, Any]", error) if type(error) is dict else {}
     codes = [fields.get(name) for name in ("code", "status", "type")]

@@ -5,11 +5,10 @@ those providers that have none for it the sentence that they always send. What t
 other words, counts as any other refusal.
 """
 
-import json
-import re
-from typing import Any, Final, cast
+from typing import Final
 
 from onward.core.failure import Failure, FailureKind
+from onward.wire.passing.said import Said
 
 STATUSES: Final = frozenset({400, 403, 422, 451})
 """With which providers refuse content."""
@@ -42,29 +41,24 @@ _CODES: Final = frozenset({"1301", "1026", "1027"})
 """Numbers that mean it: Zhipu's, MiniMax's."""
 _SENTENCES: Final = ("content exists risk", "output blocked by content filtering policy")
 """DeepSeek's, Anthropic's."""
-_SIGN: Final = re.compile(r"[^a-z0-9]+")
-_PLACES: Final = ("code", "type", "status", "reason", "status_code")
-_LONGEST: Final = 200
+_FIELDS: Final = frozenset(
+    {
+        "content_filter_result",  # Azure
+        "content_filter_results",
+        "contentFilter",  # Zhipu
+        "flagged_input",  # OpenRouter
+    }
+)
+"""Members that only such a refusal has."""
 
 
-def rejected(body: bytes) -> bool:
-    """Whether the body of a refusal says that the content was refused."""
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        return False
-    listed = cast("list[Any]", value) if type(value) is list else [value]
-    return any(rejects(one) for one in listed[:1])
-
-
-def rejects(error: Any) -> bool:
-    """The same of an error, or of the object around it."""
-    fields = _fields(error)
-    inner = [fields]
-    for name in ("error", "innererror", "inner_error", "base_resp", "metadata"):
-        inner.append(_fields(fields.get(name)))
-        inner.append(_fields(_fields(fields.get("error")).get(name)))
-    return any(_says(one) for one in inner)
+def rejects(said: Said) -> bool:
+    """Whether the content was refused."""
+    return (
+        not _FIELDS.isdisjoint(said.fields)
+        or any(code in _CODES or any(word in code for word in _WORDS) for code in said.codes)
+        or any(sentence.startswith(_SENTENCES) for sentence in said.sentences)
+    )
 
 
 def content_rejected(status: int | None = None) -> Failure:
@@ -74,22 +68,3 @@ def content_rejected(status: int | None = None) -> Failure:
         "The model's provider refuses what the request says, or what its answer would. Change the prompt.",
         upstream_status=status if status in _PASSED_ON else None,
     )
-
-
-def _says(fields: dict[str, Any]) -> bool:
-    if "content_filter_result" in fields or "content_filter_results" in fields or "contentFilter" in fields:
-        return True  # Azure, Zhipu
-    if "flagged_input" in fields:
-        return True  # OpenRouter
-    for name in _PLACES:
-        code = fields.get(name)
-        if type(code) is int or type(code) is str:
-            plain = _SIGN.sub("", str(code)[:_LONGEST].lower())
-            if plain in _CODES or any(word in plain for word in _WORDS):
-                return True
-    message = fields.get("message")
-    return type(message) is str and message[:_LONGEST].strip().lower().startswith(_SENTENCES)
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if type(value) is dict else {}

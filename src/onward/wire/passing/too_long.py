@@ -5,11 +5,11 @@ Its status (400, mostly) says no more than that something is wrong. Most have a 
 have none the sentence is known that they always send. What says it otherwise counts as any other refusal.
 """
 
-import json
 import re
-from typing import Any, Final, cast
+from typing import Final
 
 from onward.core.failure import Failure, FailureKind
+from onward.wire.passing.said import Said
 
 STATUSES: Final = frozenset({400, 413, 422})
 """With which providers refuse what is too long."""
@@ -38,25 +38,13 @@ _SENTENCES: Final = re.compile(
     r"|tokens \+ `?max_new_tokens`? must be"  # text-generation-inference
     r"|the context of this model is \d+ tokens"  # another Onward
 )
-_SIGN: Final = re.compile(r"[^a-z0-9]+")
-_PLACES: Final = ("code", "type", "status", "reason")
-_LONGEST: Final = 400
 
 
-def too_long(body: bytes) -> bool:
-    """Whether the body of a refusal says that the request is too long."""
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        return False
-    listed = cast("list[Any]", value) if type(value) is list else [value]
-    return any(says_too_long(one) for one in listed[:1])
-
-
-def says_too_long(error: Any) -> bool:
-    """The same of an error, or of the object around it."""
-    outer = _fields(error)
-    return any(_says(fields) for fields in (outer, _fields(outer.get("error"))))
+def says_too_long(said: Said) -> bool:
+    """Whether the request is too long."""
+    return any(code.startswith(_CODES) for code in said.codes) or any(
+        _SENTENCES.search(sentence) for sentence in said.sentences
+    )
 
 
 def context_exceeded(status: int | None = None) -> Failure:
@@ -67,16 +55,3 @@ def context_exceeded(status: int | None = None) -> Failure:
         " tokens.",
         upstream_status=status,
     )
-
-
-def _says(fields: dict[str, Any]) -> bool:
-    for name in _PLACES:
-        code = fields.get(name)
-        if type(code) is str and _SIGN.sub("", code[:_LONGEST].lower()).startswith(_CODES):
-            return True
-    message = fields.get("message")
-    return type(message) is str and _SENTENCES.search(message[:_LONGEST].strip().lower()) is not None
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if type(value) is dict else {}

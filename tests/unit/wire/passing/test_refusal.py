@@ -1,5 +1,8 @@
 """A provider's refusals, in our own words."""
 
+import json
+from typing import Any
+
 import pytest
 
 from onward.core.failure import FailureKind as Kind
@@ -41,6 +44,20 @@ def test_each_status_has_its_failure(status: int, kind: Kind, tokens: int, opena
         encoded = encode_failure(DIALECTS[name], failure)
         assert encoded.status == shown
         assert (b"retry-after" in dict(encoded.headers)) == (shown in (429, 503))
+
+
+@pytest.mark.parametrize("status", [400, 413, 451, 500])
+def test_a_body_is_read_once_whatever_it_may_mean(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[bytes] = []
+    loads = json.loads
+
+    def counted(body: bytes) -> Any:
+        read.append(body)
+        return loads(body)
+
+    monkeypatch.setattr(json, "loads", counted)
+    refusal(status, {}, NOW, b'{"error": {"message": "no", "code": "unknown"}}')
+    assert len(read) == (status < 500)
 
 
 @pytest.mark.covers("K-7")

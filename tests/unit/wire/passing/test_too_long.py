@@ -70,6 +70,10 @@ REFUSALS: dict[str, tuple[int, Any]] = {
             "error": {"message": "The prompt has 9 tokens and the context of this model is 8 tokens."},
         },
     ),
+    "inside alone": (
+        400,
+        {"error": {"message": "", "code": "bad_request", "innererror": {"code": "ContextLengthExceeded"}}},
+    ),
     "413": (413, {"error": {"code": "context_length_exceeded", "message": "no"}}),
 }
 OTHERS: dict[str, tuple[int, Any]] = {
