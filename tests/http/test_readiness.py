@@ -1,6 +1,7 @@
 """Readiness says in words why nothing can be admitted, while it cannot."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,10 @@ class FrailLimits(MemoryLimits):
     """Limits that do not answer while `broken`."""
 
     broken = False
+    renewals = 0
 
     async def renew(self, lease: str) -> None:
+        self.renewals += 1
         if self.broken:
             raise down()
         await super().renew(lease)
@@ -29,7 +32,7 @@ def mock():
         yield provider
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def often(monkeypatch):
     """What is asked every few seconds is asked at once."""
     for name in ("RENEW_S", "REFRESH_S"):
@@ -48,6 +51,7 @@ async def reasons(running: Gateway, wanted: list[str]) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.usefixtures("often")
 async def test_a_store_that_cannot_be_written(tmp_path, mock, monkeypatch):
     async with gateway(tmp_path, mock) as running:
         await reasons(running, [])
@@ -62,15 +66,20 @@ async def test_a_store_that_cannot_be_written(tmp_path, mock, monkeypatch):
         await reasons(running, [])
 
 
-async def test_limits_that_cannot_be_counted(tmp_path, mock):
+@pytest.mark.parametrize("looks", [1, 20])
+async def test_limits_that_cannot_be_counted(tmp_path, mock, looks: int):
+    """It shows within a second, and a look asks nobody."""
     limits = FrailLimits(lambda: 0.0)
     async with gateway(tmp_path, mock, rate_limits=limits) as running:
-        limits.broken = True
-        await reasons(running, ["the limits cannot be counted: Redis does not answer"])
-        limits.broken = False
-        await reasons(running, [])
+        for broken, wanted in ((True, ["the limits cannot be counted: Redis does not answer"]), (False, [])):
+            limits.broken, limits.renewals = broken, 0
+            began = time.monotonic()
+            await asyncio.gather(*[reasons(running, wanted) for _ in range(looks)])
+            assert time.monotonic() - began < 1.5, "and some time for a machine that is busy"
+            assert limits.renewals <= 2
 
 
+@pytest.mark.usefixtures("often")
 async def test_a_store_whose_file_is_gone(tmp_path: Path, mock):
     """Nobody is let in by what nobody would find again."""
     async with gateway(tmp_path, mock, tenant={"balance": "1.00"}) as running:

@@ -33,6 +33,8 @@ RECHECK_S = 0.2
 STALE_S = 5.0
 """Keys that could not be checked for so long are not trusted any more."""
 RENEW_S = 5.0
+COUNT_S = 0.8
+"""How often it is found out whether the limits can be counted, so that `/readyz` tells within a second."""
 LEASE_S = 30.0
 """A process that has not been heard of for so long is taken for dead."""
 _WRITTEN = "the store cannot be written"
@@ -83,7 +85,7 @@ class Admission:
         Where the store or the limits do not answer, requests are refused until they do: a process that
         takes the place of a dead one says so to callers, who would find nobody else at the port.
         """
-        work: list[tuple[float, Work, str]] = [(RENEW_S, self._renew_places, _COUNTED)]
+        work: list[tuple[float, Work, str]] = [(COUNT_S, self._renew_places, _COUNTED)]
         if self._store is not None:
             self.keys.available = False
             work += [(RENEW_S, self._renew_lease, _WRITTEN), (REFRESH_S, self.refresh, _READ)]
