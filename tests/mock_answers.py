@@ -104,11 +104,12 @@ class Behaviour:
     branded: bool = False
     """Names itself: in members of its own, in comments."""
     redacted: bool = False
-    """Thinking that cannot be read (`/messages` alone, as are the next three)."""
+    """Thinking that cannot be read (`/messages` alone, as are the next two)."""
     pings: bool = False
     """A ping behind each event."""
     stop_reason: str | None = None
     stop_sequence: str | None = None
+    """What ended the answer."""
 
     # Usage
 
@@ -287,7 +288,7 @@ def _choice(asked: Asked, n: int) -> dict[str, Any]:
             {"id": f"call_{k}", "type": "function", "function": {"name": f"f{k}", "arguments": '{"a": 1}'}}
             for k in range(2)
         ]
-    return {"message": message, **made}
+    return {"message": message, **made, **_stop(asked)}
 
 
 def events(asked: Asked) -> list[bytes]:
@@ -358,6 +359,7 @@ def _delta(asked: Asked, n: int, part: int | dict[str, Any] | None, *, last: boo
         return _event(asked, [{"text": text, **made}])
     name = "reasoning_content" if token is not None and token < asked.does.reasoning else "content"
     delta = part if isinstance(part, dict) else {} if token is None else {name: text}
+    made |= _stop(asked) if last else {}
     return _event(asked, [{"delta": delta, **made}])
 
 
@@ -385,6 +387,12 @@ def _finish(asked: Asked) -> str:
         return "tool_calls"
     most = asked.body.get("max_completion_tokens") or asked.body.get("max_tokens")
     return "length" if asked.tokens == most else "stop"
+
+
+def _stop(asked: Asked) -> dict[str, Any]:
+    """As vLLM has it, where it is told what ended a choice of a chat."""
+    told = asked.does.stop_sequence
+    return {} if told is None else {"stop_reason": told}
 
 
 def piece(token: int, choice: int = 0) -> str:

@@ -121,6 +121,21 @@ async def test_limits_and_stops(claude, model: str, said: str):
     word = said.split()[1]
     stopped = await claude.messages.create(model=model, stop_sequences=[word], **ASK, **GREEDY)
     assert stopped.content[0].text == said.partition(word)[0]
+    if model == "messages":  # a served model's own answer; OpenAI's chat does not tell
+        assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", word)
+
+
+@mocked
+async def test_a_matched_stop_is_told(claude, mock: MockProvider, model: str):
+    mock.always(Behaviour(stop_reason="stop_sequence", stop_sequence="END"))
+    ask = {"model": model, **ASK, "stop_sequences": ["END", "FIN"]}
+    async with claude.messages.stream(**ask) as stream:
+        streamed = await stream.get_final_message()
+    for message in (await claude.messages.create(**ask), streamed):
+        assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "END")
+    mock.always(Behaviour())
+    ended = await claude.messages.create(**ask)
+    assert (ended.stop_reason, ended.stop_sequence) == ("end_turn", None)
 
 
 async def test_prefixes_of_replies(claude, said: str):
@@ -217,6 +232,21 @@ async def test_signed_reasoning_in_a_chat_goes_back_as_it_came(openai, mock: Moc
     await openai.chat.completions.create(messages=turns, **ask)
     blocks = mock.requests[-1].json["messages"][1]["content"]
     assert [block["type"] for block in blocks] == ["thinking", "redacted_thinking", "tool_use", "tool_use"]
+    assert blocks[0] == {"type": "thinking", "thinking": " w0 w1", "signature": SIGNATURE}
+
+
+@pytest.mark.complaint("G09")
+async def test_signed_reasoning_of_a_stream_is_joined_by_the_sdk(openai, mock: MockProvider):
+    """Two blocks in deltas of their own: the SDK's helper joins lists by `index`."""
+    mock.always(Behaviour(reasoning=2, redacted=True))
+    ask = {"model": "mock-messages", "max_tokens": 9}
+    async with openai.chat.completions.stream(messages=ASK["messages"], **ask) as stream:
+        completion = await stream.get_final_completion()
+    reply = completion.choices[0].message
+    turns = [*ASK["messages"], reply.model_dump(exclude_none=True), *ASK["messages"]]
+    await openai.chat.completions.create(messages=turns, **ask)
+    blocks = mock.requests[-1].json["messages"][1]["content"]
+    assert [block["type"] for block in blocks] == ["thinking", "redacted_thinking", "text"]
     assert blocks[0] == {"type": "thinking", "thinking": " w0 w1", "signature": SIGNATURE}
 
 

@@ -131,8 +131,8 @@ class MessagesEncoder:
         """`stop_reason` and `stop_sequence`."""
         if reason is None:
             return None, None
-        if reason is FinishReason.STOP and stop is not None:
-            return "stop_sequence", stop
+        if reason is FinishReason.STOP and stop in self._request.stop:
+            return "stop_sequence", stop  # not of a provider's own, nor what else it may say there
         most = self._request.max_tokens
         if reason is FinishReason.LENGTH and most is not None and usage.completion_tokens < most:
             return "model_context_window_exceeded", None

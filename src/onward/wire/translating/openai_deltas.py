@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from onward.core.delta import ChoiceDelta, FinishReason, ToolCallDelta
@@ -34,6 +35,23 @@ _REASONS: Final = {
 """Every other reason is a stop."""
 
 
+class _Ended(msgspec.Struct, gc=False):
+    """What some providers say of a choice beside `finish_reason`: the text, or the token, that ended it."""
+
+    index: Any = 0
+    stop_reason: Any = None
+    """vLLM's name for it."""
+    matched_stop: Any = None
+    """SGLang's."""
+
+
+class _Ends(msgspec.Struct, gc=False):
+    choices: list[_Ended] | None = None
+
+
+_read_ends: Final = msgspec.json.Decoder(_Ends).decode
+
+
 class _Call:
     """A call whose beginning has come."""
 
@@ -53,7 +71,7 @@ class _Call:
 class OpenAiDeltas(DeltaReader):
     """Reads one answer, of one choice, of OpenAI's API."""
 
-    __slots__ = ("_by_place", "_calls", "_new_id", "_reasons", "_thinking", "_usage")
+    __slots__ = ("_by_place", "_calls", "_new_id", "_reasons", "_stop", "_thinking", "_usage")
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         """`new_id` names calls that the provider gave no ID."""
@@ -65,6 +83,8 @@ class OpenAiDeltas(DeltaReader):
         self._usage: Usage | None = None
         self._reasons = False
         """Whether reasoning comes in a field of its own; else `thinking_blocks` alone tell it."""
+        self._stop: str | None = None
+        """The text that ended it, where it is told."""
         self._thinking: list[str] = []
         """Reasoning since the last thought that was signed or sealed."""
 
@@ -86,6 +106,7 @@ class OpenAiDeltas(DeltaReader):
         choice = answer.choices[0]
         self._choice(choice, fields_of(choice.message), deltas, numbered=False)
         self.finish.setdefault(0, "stop")
+        self._stop = _stop_text(body)
         self._usage = read_usage(answer.usage)
         self._end(deltas)
         return deltas
@@ -101,6 +122,8 @@ class OpenAiDeltas(DeltaReader):
         for choice in payload.choices or ():
             if choice.index in (0, None):
                 self._choice(choice, fields_of(choice.delta or choice.message), deltas, numbered=True)
+                if choice.finish_reason:
+                    self._stop = _stop_text(data)
         if type(payload.usage) is dict:
             self._usage = read_usage(payload.usage) or self._usage
 
@@ -112,7 +135,8 @@ class OpenAiDeltas(DeltaReader):
         reason = _REASONS.get(self.finish.get(0, ""), FinishReason.STOP)
         if self._calls and reason is FinishReason.STOP:
             reason = FinishReason.TOOL_CALLS
-        deltas.append(ChoiceDelta(index=0, finish=reason))
+        stop = self._stop if reason is FinishReason.STOP else None
+        deltas.append(ChoiceDelta(index=0, finish=reason, stop=stop))
 
     def _choice(
         self, choice: Choice, said: dict[str, Any], deltas: list[ChoiceDelta], *, numbered: bool
@@ -204,6 +228,19 @@ def _is_another(call: _Call, said: dict[str, Any], *, numbered: bool) -> bool:
     if given:
         return given != call.id and (not numbered or (call.told and bool(name)))
     return call.told and not call.given and name not in ("", call.name)
+
+
+def _stop_text(data: bytes) -> str | None:
+    """The text that ended the first choice, of the last event or of a whole answer."""
+    try:
+        choices = _read_ends(data).choices
+    except msgspec.MsgspecError:
+        return None
+    for one in choices or ():
+        if one.index in (0, None):
+            told = (one.stop_reason, one.matched_stop)
+            return next((text for text in told if type(text) is str and text), None)
+    return None
 
 
 def _delta(call: ToolCallDelta) -> ChoiceDelta:

@@ -324,3 +324,28 @@ def test_blocks_that_come_in_pieces_are_one(way: str) -> None:
     for stream in (True, False):
         assert blocks_of(deltas, stream=stream) == [thinks("So"), {"type": "text", "text": "Yes"}]
     assert fold(deltas)[0].thoughts == [Thought("So", "Eq==")]
+
+
+ENDS: list[tuple[dict[str, Any], str, tuple[str, str | None]]] = [
+    ({"stop_reason": "END"}, "stop", ("stop_sequence", "END")),  # vLLM
+    ({"matched_stop": "END"}, "stop", ("stop_sequence", "END")),  # SGLang
+    ({"stop_reason": None, "matched_stop": "END"}, "stop", ("stop_sequence", "END")),
+    ({"stop_reason": 151_645}, "stop", ("end_turn", None)),  # a token: the model's own end
+    ({"matched_stop": "NaN happened"}, "stop", ("end_turn", None)),  # nothing that was asked for
+    ({"stop_reason": ""}, "stop", ("end_turn", None)),
+    ({"stop_reason": ["END"]}, "stop", ("end_turn", None)),
+    ({"stop_reason": "END"}, "length", ("max_tokens", None)),
+    ({}, "stop", ("end_turn", None)),
+]
+
+
+@pytest.mark.parametrize(("told", "finish", "shown"), ENDS)
+def test_a_stop_that_is_told(told: dict[str, Any], finish: str, shown: tuple[str, str | None]) -> None:
+    choice = {"index": 0, "finish_reason": finish, **told}
+    streamed, _ = read(piece("Hi"), event(frame([choice | {"delta": {}}])), usage(), DONE)
+    whole = json.dumps({"choices": [choice | {"message": {"content": "Hi"}}]}).encode()
+    request = ChatRequest(model="m", messages=[], stop=["FIN", "END"])
+    for deltas in (streamed, OpenAiDeltas(str).whole(whole)):
+        encoder = MessagesEncoder(DIALECTS["openai"], request, id="1", created=1)
+        message = json.loads(encoder.whole(deltas, Usage(1, 1)))
+        assert (message["stop_reason"], message["stop_sequence"]) == shown
