@@ -126,6 +126,16 @@ async def test_limits_and_stops(claude, model: str, said: str):
 
 
 @mocked
+async def test_usage_is_always_there(claude, mock: MockProvider, model: str):
+    mock.always(Behaviour(usage="never"))
+    async with claude.messages.stream(model=model, **ASK) as stream:
+        streamed = await stream.get_final_message()
+    for message in (await claude.messages.create(model=model, **ASK), streamed):
+        assert message.usage.input_tokens > 0
+        assert message.usage.output_tokens > 0
+
+
+@mocked
 async def test_a_matched_stop_is_told(claude, mock: MockProvider, model: str):
     mock.always(Behaviour(stop_reason="stop_sequence", stop_sequence="END"))
     ask = {"model": model, **ASK, "stop_sequences": ["END", "FIN"]}

@@ -96,14 +96,21 @@ async def test_who_cannot_pay_the_worst_case_is_refused(tmp_path, mock: MockProv
         assert not mock.requests
 
 
+@mounts
 @streamed
-async def test_without_usage_it_is_estimated(tmp_path, mock: MockProvider, stream: bool):
+async def test_without_usage_it_is_estimated(tmp_path, mock: MockProvider, stream: bool, dialect: str):
+    """And told: clients of this API rely on usage."""
     mock.always(Behaviour(usage="never"))
-    async with gateway(tmp_path, anthropic(mock), tenant=PAYS) as running:
-        assert (await running.post(PATH, {**BODY, "stream": stream})).status_code == 200
+    async with gateway(tmp_path, anthropic(mock), tenant=PAYS, mounts={dialect: "/v1"}) as running:
+        answer = await running.post(PATH, {**BODY, "stream": stream})
+        assert answer.status_code == 200
         entry = await running.entry()
         assert (entry.estimated, entry.state) == (True, State.SETTLED)
         assert entry.usage.completion_tokens >= 4
+        message = message_of(answer.text) if stream else answer.json()
+        told = {"input_tokens": entry.usage.prompt_tokens, "output_tokens": entry.usage.completion_tokens}
+        assert message["usage"] == told
+        assert message["content"][0]["text"] == " w0 w1 w2 w3 w4"
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,8 @@ class ProxiedAnswer(ProviderAnswer):
         if self._content is not None:
             await self._check(self._content, found.body)
         self._piece()
+        if self.estimated and kind.fill_usage is not None:
+            return kind.fill_usage(found.body, self.usage)
         if members is None or kind.with_usage is None:
             return found.body
         return kind.with_usage(found.body, self.usage)

@@ -8,7 +8,7 @@ import msgspec
 from onward.core.failure import Failure
 from onward.core.usage import Usage
 from onward.wire.passing.messages_stream import MessagesWatch
-from onward.wire.passing.messages_whole import read_whole_message
+from onward.wire.passing.messages_whole import read_whole_message, with_message_usage
 from onward.wire.passing.outgoing import Passed
 from onward.wire.passing.shapes import MessagesShape, OpenAiShape, Shape
 from onward.wire.passing.stream import StreamWatch
@@ -82,6 +82,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """Where text stands in its events, for a model's content filter."""
     with_usage: Callable[[bytes, Usage], bytes] | None = None
     """Tells the usage of a whole answer, where only some members of it pass."""
+    fill_usage: Callable[[bytes, Usage], bytes] | None = None
+    """Tells it where the answer has none, though its API always has."""
     asks_usage: bool = False
     """Whether a stream reports its usage only if it is asked to."""
     own_limit_field: bool = False
@@ -129,6 +131,7 @@ KINDS: Final = {
         watch=_messages,
         whole=_whole_message,
         shape=MessagesShape(),
+        fill_usage=with_message_usage,
         headers=frozenset({b"anthropic-version", b"anthropic-beta"}),
     ),
 }

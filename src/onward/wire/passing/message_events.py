@@ -8,6 +8,7 @@ import msgspec
 from onward.core.failure import Failure, FailureKind
 from onward.core.usage import Usage
 from onward.wire.passing.events import NoEvent
+from onward.wire.passing.reader import StreamReader
 from onward.wire.passing.refusal import refusal
 from onward.wire.passing.rejection import content_rejected, rejects
 from onward.wire.passing.said import said_by
@@ -161,3 +162,27 @@ class MessageUsage:
             return None
         usage.completion_tokens = self._counts["output_tokens"]
         return usage
+
+
+class MessageReader(StreamReader):
+    """A reader of Messages, whatever it makes of them, as far as it counts them."""
+
+    __slots__ = ()
+    _reported: MessageUsage
+
+    @property
+    def usage(self) -> Usage | None:
+        return self._reported.usage(some=self.output_events > 0)
+
+    @property
+    def prompt_usage(self) -> Usage | None:
+        """What was reported of the prompt, which providers do first; None: nothing to be believed."""
+        return self._reported.prompt
+
+    def count_output(self, event: MessageEvent) -> str:
+        """Count what an event adds to the answer: its text."""
+        text = new_message_text(event)
+        if text:
+            self.count(text)
+            self._reported.outdate()
+        return text

@@ -12,14 +12,14 @@ from onward.wire.passing.events import NoEvent, with_data
 from onward.wire.passing.members import members, spliced
 from onward.wire.passing.message_events import (
     MessageEvent,
+    MessageReader,
     MessageUsage,
     fields_of,
     message_error,
-    new_message_text,
     read_message_event,
 )
-from onward.wire.passing.messages_whole import plain_event, renamed
-from onward.wire.passing.reader import StreamReader, lines_of
+from onward.wire.passing.messages_whole import completed, plain_event, renamed
+from onward.wire.passing.reader import lines_of
 from onward.wire.passing.split import LONGEST_EVENT
 
 _OUTPUT: Final = frozenset({"content_block_start", "content_block_delta"})
@@ -27,7 +27,7 @@ _SILENT: Final = frozenset({"text", "thinking"})
 """Blocks that begin with nothing: their first delta is the first piece of output."""
 
 
-class MessagesWatch(StreamReader):
+class MessagesWatch(MessageReader):
     """Reads one stream. Feed it what comes, pass on what it returns.
 
     Nothing is returned before the first piece of output (or the reason of an end), so that until then
@@ -60,15 +60,6 @@ class MessagesWatch(StreamReader):
         self._end = b""
         self.started = False
         """Whether a piece of output, or the reason of an end, has come."""
-
-    @property
-    def usage(self) -> Usage | None:
-        return self._reported.usage(some=self.output_events > 0)
-
-    @property
-    def prompt_usage(self) -> Usage | None:
-        """What the provider reported of the prompt, which it does first; None: nothing to be believed."""
-        return self._reported.prompt
 
     @property
     def finished(self) -> bool:
@@ -120,10 +111,7 @@ class MessagesWatch(StreamReader):
             self._end = event
             return b""
         if read.type in _OUTPUT:
-            text = new_message_text(read)
-            if text:
-                self.count(text)
-                self._reported.outdate()
+            text = self.count_output(read)
             self.started = self.started or bool(text) or _begins(read.content_block)
         elif read.type == "message_start":
             message = fields_of(read.message)
@@ -141,11 +129,11 @@ class MessagesWatch(StreamReader):
     def _counted(self, read: MessageEvent, data: bytes) -> bytes:
         """The JSON of an event, with usage as it is assumed where it should have some and has none."""
         if read.type == "message_delta" and type(read.usage) is not dict:
-            return _with_usage(data, b'{"output_tokens":%d}' % self.completion_tokens)
+            return completed(data, b'{"output_tokens":%d}' % self.completion_tokens)
         if read.type == "message_start" and type(fields_of(read.message).get("usage")) is not dict:
             usage = b'{"input_tokens":%d,"output_tokens":0}' % self._prompt_tokens
             edits = [
-                (one.value, one.end, _with_usage(data[one.value : one.end], usage))
+                (one.value, one.end, completed(data[one.value : one.end], usage))
                 for one in members(data)
                 if one.name == "message" and data[one.value : one.value + 1] == b"{"
             ]
@@ -174,16 +162,6 @@ class MessagesWatch(StreamReader):
         if self._held_size > LONGEST_EVENT:
             self.fail(f"more than {LONGEST_EVENT} bytes before the first piece of output")
         return b""
-
-
-def _with_usage(raw: bytes, usage: bytes) -> bytes:
-    """An object with this usage."""
-    found = members(raw)
-    edits = [(one.value, one.end, usage) for one in found if one.name == "usage"]
-    if edits:
-        return spliced(raw, edits)
-    end = raw.rindex(b"}")
-    return b'%b%b"usage":%b%b' % (raw[:end].rstrip(), b"," if found else b"", usage, raw[end:])
 
 
 def _begins(block: Any) -> bool:

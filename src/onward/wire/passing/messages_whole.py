@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from onward.core.failure import Failure, FailureKind
+from onward.core.usage import Usage
 from onward.wire.passing.events import NoEvent
 from onward.wire.passing.members import members, only, spliced
 from onward.wire.passing.message_events import (
@@ -89,6 +90,24 @@ def plain_event(data: bytes, name: str, model: str) -> bytes:
             kept[member.name] = renamed(value, model, only_known=True) if known else value
     made = b",".join([b'"%b":%b' % (known.encode(), value) for known, value in kept.items()])
     return b"event: %b\ndata: {%b}\n\n" % (name.encode(), made.replace(b"\n", b" "))
+
+
+def completed(raw: bytes, usage: bytes) -> bytes:
+    """An object with this usage, which clients of this API rely on."""
+    found = members(raw)
+    edits = [(one.value, one.end, usage) for one in found if one.name == "usage"]
+    if edits:
+        return spliced(raw, edits)
+    end = raw.rindex(b"}")
+    return b'%b%b"usage":%b%b' % (raw[:end].rstrip(), b"," if found else b"", usage, raw[end:])
+
+
+def with_message_usage(body: bytes, usage: Usage) -> bytes:
+    """A message that has no usage, with what it is charged for; of any other all stays."""
+    if any(one.name == "usage" and body[one.value : one.value + 1] == b"{" for one in members(body)):
+        return body
+    counts = (usage.prompt_tokens - usage.cached_tokens, usage.completion_tokens)
+    return completed(body, b'{"input_tokens":%d,"output_tokens":%d}' % counts)
 
 
 def _no_answer() -> Failure:

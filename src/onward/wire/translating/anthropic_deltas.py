@@ -5,15 +5,13 @@ from typing import Any, Final
 
 from onward.core.delta import ChoiceDelta, FinishReason, ToolCallDelta
 from onward.core.request import Thought
-from onward.core.usage import Usage
 from onward.wire.passing.message_events import (
-    MessageEvent,
+    MessageReader,
     MessageUsage,
     block_text,
     fields_of,
     items_of,
     message_error,
-    new_message_text,
     read_message_event,
     text_at,
 )
@@ -43,7 +41,7 @@ class _Block:
         self.signature = text_at(opened, "signature")
 
 
-class AnthropicDeltas(DeltaReader):
+class AnthropicDeltas(MessageReader, DeltaReader):
     """Reads one answer of Anthropic's API.
 
     Blocks that a chat has no place for, such as the calls of a provider's own tools, are left out: who asked
@@ -58,14 +56,6 @@ class AnthropicDeltas(DeltaReader):
         self._calls = 0
         self._last: ChoiceDelta | None = None
         self._reported = MessageUsage()
-
-    @property
-    def usage(self) -> Usage | None:
-        return self._reported.usage(some=self.output_events > 0)
-
-    @property
-    def prompt_usage(self) -> Usage | None:
-        return self._reported.prompt
 
     def _whole(self, body: bytes) -> list[ChoiceDelta]:
         message = whole_message(body)
@@ -84,10 +74,10 @@ class AnthropicDeltas(DeltaReader):
         event = read_message_event(data)
         match event.type:
             case "content_block_delta":
-                self._count(event)
+                self.count_output(event)
                 self._piece(event.index, fields_of(event.delta), deltas)
             case "content_block_start":
-                self._count(event)
+                self.count_output(event)
                 self._open(event.index, fields_of(event.content_block), deltas)
             case "content_block_stop":
                 self._close(event.index, deltas)
@@ -115,11 +105,6 @@ class AnthropicDeltas(DeltaReader):
     def _end_with(self, deltas: list[ChoiceDelta]) -> None:
         if self._last is not None:
             deltas.append(self._last)
-
-    def _count(self, event: MessageEvent) -> None:
-        if text := new_message_text(event):
-            self.count(text)
-            self._reported.outdate()
 
     def _open(self, index: Any, block: dict[str, Any], deltas: list[ChoiceDelta]) -> None:
         kind = text_at(block, "type")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onward.core.failure import Failure, FailureKind
 from onward.core.usage import Usage
 from onward.wire.passing.messages_stream import MessagesWatch
-from onward.wire.passing.messages_whole import read_whole_message
+from onward.wire.passing.messages_whole import read_whole_message, with_message_usage
 from tests.unit.wire.passing.messages import PING, STOP, TEXT, closes, ends, event, opens, says, start, text
 
 USED = {"input_tokens": 3, "cache_creation_input_tokens": 2, "cache_read_input_tokens": 4, "output_tokens": 1}
@@ -200,3 +200,19 @@ def test_what_clients_rely_on_is_added(only_known: bool) -> None:
     assert shown[0]["message"]["usage"] == {"input_tokens": 9, "output_tokens": 0}
     assert (shown[0]["message"]["model"], shown[4]["usage"]) == ("mine", {"output_tokens": 1})
     assert watch.usage is None
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        (b'{"type":"message"}', b'{"type":"message","usage":{"input_tokens":4,"output_tokens":2}}'),
+        (
+            b'{"usage":null,"a":"\xc3\xa9"} ',
+            b'{"usage":{"input_tokens":4,"output_tokens":2},"a":"\xc3\xa9"} ',
+        ),
+        (b"{ }", b'{"usage":{"input_tokens":4,"output_tokens":2}}'),
+        (b'{"usage":{"output_tokens":0}}', b'{"usage":{"output_tokens":0}}'),
+    ],
+)
+def test_a_whole_message_has_usage(sent: bytes, told: bytes) -> None:
+    assert with_message_usage(sent, Usage(5, 2, 1)) == told
