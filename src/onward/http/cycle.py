@@ -305,6 +305,19 @@ class Cycle:
         if last:
             self._end()
 
+    def send_now(self, body: bytes) -> bool:
+        """As `send`, of a piece that is not the last. False: the caller reads too slowly, it has to wait."""
+        connection = self._connection
+        if self._chunked and not self._prefix and body and not (self.disconnected or self.complete):
+            if connection.write_paused:
+                return False
+            connection.write(b"%x\r\n%b\r\n" % (len(body), body))
+            return True
+        if connection.write_paused and not self.disconnected:
+            return False
+        self.send(body, last=False)
+        return True
+
     def send_whole(self, status: int, before: bytes, after: bytes, body: bytes) -> None:
         """The whole answer. `before` and `after` the length stand lines of the head that are known to be
         well-formed.

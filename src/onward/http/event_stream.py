@@ -77,7 +77,7 @@ class EventStream:
         exchange = self._exchange
         if not exchange.answering:
             exchange.start_stream(EVENT_STREAM, _LINES)
-        if not exchange.write_now(data):
+        if not exchange.send_now(data):
             return False
         self._last_at = self._loop.time()
         return True

@@ -188,13 +188,6 @@ class Exchange(Cycle):
             await self._connection.drain()
         self.send(body, last=last)
 
-    def write_now(self, body: bytes) -> bool:
-        """As `write`, of a piece that is not the last. False: that has to wait."""
-        if self._connection.write_paused and not self.disconnected:
-            return False
-        self.send(body, last=False)
-        return True
-
     async def start(self, status: int, headers: Headers) -> None:
         """The status and headers of an answer whose body follows."""
         self.start_now(status, headers)
