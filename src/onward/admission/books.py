@@ -9,10 +9,8 @@ else changes an account, so that the laws of the ledger are kept in this file:
 - A reservation ends once. Whatever ends it again changes nothing.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
-
-import msgspec
 
 from onward.admission.idempotency import Binding
 from onward.admission.ledger import (
@@ -31,7 +29,6 @@ from onward.admission.ledger import (
     State,
 )
 from onward.admission.store import Money
-from onward.core.attempt import Attempt
 from onward.core.failure import invalid
 from onward.core.money import format_amount
 from onward.core.usage import Usage
@@ -44,25 +41,35 @@ MOST_TOKENS: Final = 10**12
 """The most tokens that an entry counts: a provider can claim anything."""
 
 _ENDS: Final = (Settle, Release)
+_MOST_PAYINGS: Final = 4096
 _GRANTED: Final = Granted()
 _DONE: Final = Done()
 _UNCHANGED: Final = Done(ended=False)
+_NO_USAGE: Final = Usage()
 
 
-class Tally(msgspec.Struct):
+class Tally:  # noqa: PLW1641 - it changes
     """The numbers of an account, in units of 10^-9."""
 
-    credited: int = 0
-    spent: int = 0
-    held: int = 0
+    __slots__ = ("credited", "held", "spent")
+
+    def __init__(self, credited: int = 0, spent: int = 0, held: int = 0) -> None:
+        self.credited = credited
+        self.spent = spent
+        self.held = held
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tally):
+            return NotImplemented
+        return (self.credited, self.spent, self.held) == (other.credited, other.spent, other.held)
+
+    def __repr__(self) -> str:
+        return f"Tally({self.credited}, {self.spent}, {self.held})"
 
 
-class Hold(msgspec.Struct, gc=False):
+class Hold:
     """A reservation that has not ended."""
 
-    reserve: Reserve
-    amount: int
-    """What is held of it, in every account."""
     charge: int = 0
     """Of the last `Progress`."""
     usage: Usage | None = None
@@ -71,30 +78,62 @@ class Hold(msgspec.Struct, gc=False):
     origin: int = 0
     """Where a store keeps it, and what many requests share; of no meaning here."""
 
+    def __init__(self, reserve: Reserve, amount: int) -> None:
+        """`amount`: what is held of it, in every account."""
+        self.reserve = reserve
+        self.amount = amount
 
-class Ending(msgspec.Struct, frozen=True, gc=False):
+    def copy(self) -> "Hold":
+        """One that can be changed apart."""
+        copy = Hold(self.reserve, self.amount)
+        copy.charge = self.charge
+        copy.usage = self.usage
+        copy.position = self.position
+        copy.origin = self.origin
+        return copy
+
+
+class Ending:
     """How a reservation ended."""
 
-    hold: Hold
-    state: State
-    charged: int
-    usage: Usage
-    estimated: bool
-    overdraft: bool
-    outcome: str
-    at_ms: int
-    attempts: tuple[Attempt, ...]
-    binding: Binding | None = None
-    """The answer that its request's name gets."""
+    __slots__ = ("by", "charged", "hold", "state", "usage")
+
+    def __init__(self, hold: Hold, state: State, charged: int, usage: Usage, by: Settle | Release) -> None:
+        """`by`: what ended it, of which `charged` and `usage` are kept within their bounds."""
+        self.hold = hold
+        self.state = state
+        self.charged = charged
+        self.usage = usage
+        self.by = by
+
+    @property
+    def estimated(self) -> bool:
+        """Whether the usage was not reported by whom it ran at (K-9)."""
+        return isinstance(self.by, Settle) and self.by.estimated
+
+    @property
+    def overdraft(self) -> bool:
+        """Whether more was charged than was held (K-10)."""
+        return self.charged > self.hold.amount
+
+    @property
+    def binding(self) -> Binding | None:
+        """The answer that its request's name gets."""
+        return self.by.binding if isinstance(self.by, Settle) else None
 
 
-class Changes(msgspec.Struct):
+class Changes:
     """What a batch changed. A hold that is opened and ended in it is in both lists."""
 
-    opened: list[Hold] = []
-    marked: dict[str, Hold] = {}
-    """By request ID; those that have not ended since."""
-    ended: list[Ending] = []
+    __slots__ = ("ended", "expired", "marked", "opened")
+
+    def __init__(self) -> None:
+        self.opened: list[Hold] = []
+        self.marked: dict[str, Hold] = {}
+        """By request ID; those that have not ended since."""
+        self.ended: list[Ending] = []
+        self.expired: list[str] = []
+        """Leases of which everything has ended."""
 
     def accounts(self) -> set[str]:
         """Those whose `spent` or `held` may have changed."""
@@ -106,13 +145,50 @@ class Changes(msgspec.Struct):
         return _names([ending.hold.reserve.accounts for ending in self.ended if ending.charged])
 
 
-class Books(msgspec.Struct):
+class _Paying:
+    """The accounts of a request in the books: requests of one key have the same."""
+
+    __slots__ = ("accounts", "shares")
+
+    def __init__(self, accounts: tuple[Account, ...], shares: list[tuple[Tally, int | None]]) -> None:
+        self.accounts = accounts
+        """Kept, so that no other accounts get the same identity."""
+        self.shares = shares
+        """Each with its limit; None: what was credited."""
+
+
+class Books:
     """Accounts and reservations as they are. `decide` changes them in place."""
 
-    tallies: dict[str, Tally] = {}
-    """By account ID: at least all that a batch touches, of its holds too."""
-    holds: dict[str, Hold] = {}
-    """By request ID: at least all that a batch touches; of a lease that it expires, all."""
+    def __init__(
+        self,
+        tallies: dict[str, Tally] | None = None,
+        holds: dict[str, Hold] | None = None,
+        meet: Callable[[tuple[Account, ...]], None] | None = None,
+    ) -> None:
+        """`meet`: adds accounts that are not among the tallies. None: all are there that a batch touches."""
+        self.tallies: dict[str, Tally] = {} if tallies is None else tallies
+        """By account ID. Each is the same object as long as the books are used."""
+        self.holds: dict[str, Hold] = {} if holds is None else holds
+        """By request ID: at least all that a batch touches; of a lease that it expires, all."""
+        self._meet = meet
+        self._payings: dict[int, _Paying] = {}
+        """By the identity of the accounts."""
+
+    def paying(self, accounts: tuple[Account, ...]) -> _Paying:
+        """These accounts, as they are."""
+        known = self._payings.get(id(accounts))
+        return self._look_up(accounts) if known is None else known
+
+    def _look_up(self, accounts: tuple[Account, ...]) -> _Paying:
+        if self._meet is not None:
+            self._meet(accounts)
+        tallies = self.tallies
+        paying = _Paying(accounts, [(tallies[account.id], _limit(account)) for account in accounts])
+        if len(self._payings) >= _MOST_PAYINGS:
+            self._payings.clear()
+        self._payings[id(accounts)] = paying
+        return paying
 
 
 def accounts_of(operations: Iterable[Operation]) -> set[str]:
@@ -132,14 +208,14 @@ def _names(several: list[tuple[Account, ...]]) -> set[str]:
 
 
 def decide(
-    books: Books, operations: list[Operation], ended: Container[str] = ()
+    books: Books, operations: list[Operation], ended: Iterable[str] = ()
 ) -> tuple[list[Result], Changes]:
     """Decide a batch, in order. `ended`: those of its request IDs whose reservation ended before it.
 
     ValueError for amounts below 0, which no caller of ours makes; the books are spoilt then.
     """
     changes = Changes()
-    ended_now: set[str] = set()
+    over = set(ended)
     results: list[Result] = []
     holds = books.holds
     for operation in operations:
@@ -148,20 +224,22 @@ def decide(
             if name in holds:
                 results.append(_GRANTED)
             else:
-                over = name in ended_now or name in ended
-                results.append(_reserve(books, operation, changes, over=over))
+                results.append(_reserve(books, operation, changes, over=name in over))
         elif isinstance(operation, _ENDS):
             name = operation.request_id
-            if name in holds:
-                _end(books, _ending(holds[name], operation), changes)
-                ended_now.add(name)
-                results.append(_DONE)
-            else:
+            hold = holds.pop(name, None)
+            if hold is None:
                 results.append(_UNCHANGED)
+            else:
+                changes.ended.append(_end(books, hold, operation))
+                if hold.usage is not None:
+                    changes.marked.pop(name, None)
+                over.add(name)
+                results.append(_DONE)
         elif isinstance(operation, Progress):
             results.append(_progress(books, operation, changes))
         else:
-            results.append(_expire(books, operation, changes, ended_now))
+            results.append(_expire(books, operation, changes, over))
     return results, changes
 
 
@@ -181,25 +259,43 @@ def _reserve(books: Books, reserve: Reserve, changes: Changes, *, over: bool) ->
     """`over`: a reservation of this name has ended. A store may learn that only from a hold it tries to
     write, so it is asked last.
     """
-    amount = _amount(reserve.amount)
-    known = books.tallies
-    tallies = [known[account.id] for account in reserve.accounts]
+    amount = reserve.amount
+    if not 0 <= amount <= MOST:
+        amount = _amount(amount)
+    shares = books.paying(reserve.accounts).shares
     if amount:
-        for account, tally in zip(reserve.accounts, tallies, strict=True):
-            limit = tally.credited if account.kind is AccountKind.BALANCE else account.limit
-            if limit is None or limit > MOST_IN_ACCOUNT:
-                limit = MOST_IN_ACCOUNT
-            available = limit - tally.spent - tally.held
-            if amount > available:
-                return Refused(account.kind, max(available, 0))
+        for tally, limit in shares:
+            held = tally.held + amount
+            if held > (tally.credited if limit is None else limit) - tally.spent:
+                return _refused(shares, reserve.accounts, tally, amount)
+            tally.held = held
     if over:
+        for tally, _ in shares:
+            tally.held -= amount
         return _UNCHANGED
-    for tally in tallies:
-        tally.held += amount
     hold = Hold(reserve, amount)
     books.holds[reserve.request_id] = hold
     changes.opened.append(hold)
     return _GRANTED
+
+
+def _refused(
+    shares: list[tuple[Tally, int | None]], accounts: tuple[Account, ...], small: Tally, amount: int
+) -> Refused:
+    """Let go of what is held in the accounts before the one that is too small."""
+    for account, (tally, limit) in zip(accounts, shares, strict=True):
+        if tally is small:
+            available = (tally.credited if limit is None else limit) - tally.spent - tally.held
+            return Refused(account.kind, max(available, 0))
+        tally.held -= amount
+    raise AssertionError("one of the accounts is too small")
+
+
+def _limit(account: Account) -> int | None:
+    """The most of `spent` and `held`; None: what was credited."""
+    if account.kind is AccountKind.BALANCE:
+        return None
+    return MOST_IN_ACCOUNT if account.limit is None else min(account.limit, MOST_IN_ACCOUNT)
 
 
 def _progress(books: Books, progress: Progress, changes: Changes) -> Done:
@@ -212,66 +308,49 @@ def _progress(books: Books, progress: Progress, changes: Changes) -> Done:
     return _DONE
 
 
-def _ending(hold: Hold, operation: Settle | Release) -> Ending:
-    if isinstance(operation, Settle):
-        charge = _amount(operation.charge)
-        return Ending(
-            hold,
-            State.SETTLED,
-            charge,
-            _bounded(operation.usage),
-            operation.estimated,
-            charge > hold.amount,
-            operation.outcome,
-            operation.at_ms,
-            operation.attempts,
-            operation.binding,
-        )
-    return Ending(
-        hold,
-        State.RELEASED,
-        0,
-        Usage(),
-        estimated=False,
-        overdraft=False,
-        outcome=operation.outcome,
-        at_ms=operation.at_ms,
-        attempts=operation.attempts,
-    )
+def _end(books: Books, hold: Hold, by: Settle | Release) -> Ending:
+    """End a hold that is taken out of the books."""
+    if isinstance(by, Settle):
+        charged, usage = by.charge, by.usage
+        if not 0 <= charged <= MOST:
+            charged = _amount(charged)
+        ending = Ending(hold, State.SETTLED, charged, _bounded(usage), by)
+    else:
+        charged = 0
+        ending = Ending(hold, State.RELEASED, 0, _NO_USAGE, by)
+    _pay(books, hold, charged)
+    return ending
 
 
-def _expire(books: Books, expire: Expire, changes: Changes, ended_now: set[str]) -> Done:
+def _pay(books: Books, hold: Hold, charged: int) -> None:
+    """Let go of what is held, and charge."""
+    amount = hold.amount
+    for tally, _ in books.paying(hold.reserve.accounts).shares:
+        tally.held -= amount
+        if charged:
+            tally.spent = min(tally.spent + charged, MOST_IN_ACCOUNT)
+
+
+def _expire(books: Books, expire: Expire, changes: Changes, ended: set[str]) -> Done:
     """Charge what the last marks say: nobody is left who knows better."""
     over = [hold for hold in books.holds.values() if hold.reserve.lease == expire.lease]
     for hold in over:
-        ending = Ending(
-            hold,
-            State.EXPIRED,
-            hold.charge,
-            hold.usage or Usage(),
-            estimated=hold.usage is not None,
-            overdraft=hold.charge > hold.amount,
-            outcome="expired",
+        name, usage = hold.reserve.request_id, hold.usage or _NO_USAGE
+        by = Settle(
+            request_id=name,
+            charge=hold.charge,
+            usage=usage,
             at_ms=expire.at_ms,
-            attempts=(),
+            estimated=hold.usage is not None,
+            outcome="expired",
         )
-        _end(books, ending, changes)
-        ended_now.add(hold.reserve.request_id)
-    return _DONE if over else _UNCHANGED
-
-
-def _end(books: Books, ending: Ending, changes: Changes) -> None:
-    hold, charged = ending.hold, ending.charged
-    for account in hold.reserve.accounts:
-        tally = books.tallies[account.id]
-        tally.held -= hold.amount
-        if charged:
-            tally.spent = min(tally.spent + charged, MOST_IN_ACCOUNT)
-    name = hold.reserve.request_id
-    del books.holds[name]
-    if hold.usage is not None:
+        _pay(books, hold, hold.charge)
+        del books.holds[name]
         changes.marked.pop(name, None)
-    changes.ended.append(ending)
+        changes.ended.append(Ending(hold, State.EXPIRED, hold.charge, usage, by))
+        ended.add(name)
+    changes.expired.append(expire.lease)
+    return _DONE if over else _UNCHANGED
 
 
 def _amount(amount: int) -> int:

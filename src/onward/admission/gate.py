@@ -5,25 +5,27 @@ becomes of the request, exactly one of `settle` and `release` ends its `Grant`.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
+from onward.admission.demand import Demand
 from onward.admission.idempotency import Binding
-from onward.admission.keys import Key, Tenant
+from onward.admission.keys import Key
 from onward.admission.ledger import (
-    Account,
     AccountKind,
     Done,
     Granted,
     Operation,
     Progress,
+    Refused,
     Release,
     Reserve,
     Result,
     Settle,
 )
 from onward.admission.limits import Exceeded, GiveBack, Take
-from onward.admission.payers import Payers
+from onward.admission.payers import Payer, Payers
 from onward.admission.pricing import affordable_completion, charge, worst_case
 from onward.admission.refusals import limit_exceeded, money_refused, no_price
 from onward.core.attempt import Attempt
@@ -32,69 +34,54 @@ from onward.core.failure import Failure
 from onward.core.price import Price
 from onward.core.usage import Usage
 
-_MOST_UNSETTLED = 100_000
-_MOST_UNDONE = 50_000
+_MOST_UNSETTLED: Final = 100_000
+_MOST_UNDONE: Final = 50_000
 """Of them, those of requests that were refused as the store was down: they leave room for the others."""
-_LOWERED_TIMES = 3
-_NO_PRICE = Price(input=0, cached_input=0, output=0)
+_LOWERED_TIMES: Final = 3
+_NO_PRICE: Final = Price(input=0, cached_input=0, output=0)
 Write = Callable[[Operation], Awaitable[Result]]
 """Hands an operation to the ledger at once, in the order of the calls; durable once awaited."""
 
 
-class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request could take at the most."""
-
-    request_id: str
-    label: str | None = None
-    key: Key | None
-    tenant: Tenant | None
-    model: str
-    price: Price | None
-    surface: str
-    prompt_tokens: int
-    """Of all prompts; exact where we tokenize, an upper bound where a provider does."""
-    choices: int
-    """Prompts times the largest of `n` and `best_of`."""
-    max_tokens: int
-    """Of each choice."""
-    lowerable: bool = False
-    """Whether `max_tokens` may be lowered to what the balance carries (K-10)."""
-    config_version: str = ""
-    """Of the config by which it is answered."""
-
-
-def counts_money(key: Key | None, tenant: Tenant | None) -> bool:
-    """Whether something limits what a caller may spend."""
-    limited = tenant is not None and (tenant.prepaid or tenant.monthly_budget is not None)
-    return limited or (key is not None and key.monthly_cap is not None)
-
-
-class Grant(msgspec.Struct, kw_only=True, eq=False):
+class Grant:
     """A request that was let in."""
 
-    demand: Demand
-    max_tokens: int
-    """Of each choice: the demand's, or lowered."""
-    held: int
-    usage: Usage
-    """Live: filled by whoever runs the request, read by the progress marks."""
-    taken: bool
-    """Whether a place was taken from the key's limits."""
-    at_ms: int
-    marked: bool = True
-    """Whether what it used is written down while it runs, and charged if its process dies."""
+    held: int = 0
     marked_tokens: int = 0
     open: bool = True
     cancel: Callable[[], None] | None = None
     """Ends the request as CANCELLED; set by whoever runs it. Calling it again changes nothing."""
 
+    def __init__(self, demand: Demand, usage: Usage, at_ms: int, *, taken: bool, marked: bool) -> None:
+        self.demand = demand
+        self.max_tokens = demand.max_tokens
+        """Of each choice: the demand's, or lowered."""
+        self.usage = usage
+        """Live: filled by whoever runs the request, read by the progress marks."""
+        self.at_ms = at_ms
+        self.taken = taken
+        """Whether a place was taken from the key's limits."""
+        self.marked = marked
+        """Whether what it used is written down while it runs, and charged if its process dies."""
 
-class Takes(msgspec.Struct, frozen=True):
+
+class Takes:
     """How the gate reaches the rate limits, each call in order."""
 
-    take: Callable[[Take], Awaitable[Exceeded | None]]
-    give_back: Callable[[GiveBack], Awaitable[None]]
-    take_now: Callable[[Take], Exceeded | None] | None = None  # as `take`, where nothing is waited for
+    __slots__ = ("give_back", "give_back_now", "take", "take_now")
+
+    def __init__(
+        self,
+        take: Callable[[Take], Awaitable[Exceeded | None]],
+        give_back: Callable[[GiveBack], Awaitable[None]],
+        take_now: Callable[[Take], Exceeded | None] | None = None,
+        give_back_now: Callable[[GiveBack], None] | None = None,
+    ) -> None:
+        """`take_now`, `give_back_now`: the same, where nothing is waited for."""
+        self.take = take
+        self.give_back = give_back
+        self.take_now = take_now
+        self.give_back_now = give_back_now
 
 
 class Gate:
@@ -142,7 +129,8 @@ class Gate:
 
         `marked` False: if this process dies, nothing of it is charged.
         """
-        take = self._take(demand)
+        key = demand.key
+        take = None if key is None else self._take(demand, key)
         if take is not None and self._limits is not None:
             try:
                 now = self._limits.take_now
@@ -152,25 +140,28 @@ class Gate:
                 raise
             if exceeded is not None:
                 raise limit_exceeded(exceeded, take)
-        grant = Grant(
-            demand=demand,
-            max_tokens=demand.max_tokens,
-            held=0,
-            usage=usage,
-            taken=take is not None,
-            at_ms=int(self._clock.unix() * 1000),
-            marked=marked,
-        )
-        if demand.key is not None or self._write is not None:
+        grant = Grant(demand, usage, int(self._clock.unix() * 1000), taken=take is not None, marked=marked)
+        if key is not None or self._write is not None:
             try:
-                await self._reserve(grant)
+                payer = self._payer(demand, grant.at_ms)
+                tries = _LOWERED_TIMES
+                while self._write is not None:
+                    tries -= 1
+                    try:
+                        result = await self._write(self._reservation(grant, payer))
+                    except BaseException:
+                        self._undo(grant)
+                        raise
+                    if isinstance(result, Granted):
+                        break
+                    self._lower(grant, result, last=tries == 0)
             except BaseException:
                 if grant.taken:
                     self._give_back(demand, 0, counts=False)
                 raise
         self._open[demand.request_id] = grant
-        if demand.key is not None:
-            self.used[demand.key.id] = grant.at_ms
+        if key is not None:
+            self.used[key.id] = grant.at_ms
         return grant
 
     async def settle(
@@ -194,7 +185,7 @@ class Gate:
         settle = Settle(
             request_id=request_id,
             charge=cost,
-            usage=msgspec.structs.replace(grant.usage),
+            usage=replace(grant.usage),
             at_ms=at_ms,
             estimated=estimated,
             outcome=outcome,
@@ -248,19 +239,19 @@ class Gate:
                 price = grant.demand.price or _NO_PRICE
                 operation = Progress(
                     request_id=grant.demand.request_id,
-                    usage=msgspec.structs.replace(grant.usage),
+                    usage=replace(grant.usage),
                     charge=charge(price, grant.usage),
                 )
                 marking.append((grant, self._write(operation)))
         failed: Failure | None = None
-        for operation, done in ending:
+        for ended, done in ending:
             try:
                 await done
             except Failure as failure:
                 failed = failure
             else:
-                if self._unsettled.get(operation.request_id) is operation:
-                    del self._unsettled[operation.request_id]
+                if self._unsettled.get(ended.request_id) is ended:
+                    del self._unsettled[ended.request_id]
         for grant, done in marking:
             try:
                 await done
@@ -270,31 +261,23 @@ class Gate:
         if failed is not None:
             raise failed
 
-    async def _reserve(self, grant: Grant) -> None:
-        demand = grant.demand
-        accounts = self._payers.accounts(demand.key, demand.tenant, grant.at_ms)
-        if demand.price is None and counts_money(demand.key, demand.tenant):
+    def _payer(self, demand: Demand, at_ms: int) -> Payer:
+        payer = self._payers.payer(demand.key, demand.tenant, at_ms)
+        if demand.price is None and payer.counts_money:
             raise no_price(demand.model)
-        if self._write is None:
-            return
+        return payer
+
+    def _lower(self, grant: Grant, result: Refused | Done, *, last: bool) -> None:
+        """Ask for as many tokens as the balance carries. Raises where that cannot be."""
+        if isinstance(result, Done):
+            raise RuntimeError("a request ID was used twice")  # noqa: TRY004 - no type is wrong
+        demand = grant.demand
         price = demand.price or _NO_PRICE
-        for again in range(_LOWERED_TIMES, 0, -1):
-            grant.held = worst_case(price, demand.prompt_tokens, demand.choices * grant.max_tokens)
-            reserve = self._reservation(grant, accounts)
-            try:
-                result = await self._write(reserve)
-            except BaseException:
-                self._undo(grant)
-                raise
-            if isinstance(result, Granted):
-                return
-            if isinstance(result, Done):
-                raise RuntimeError("a request ID was used twice")  # noqa: TRY004 - no type is wrong
-            carried = affordable_completion(price, demand.prompt_tokens, result.available) // demand.choices
-            lowered = demand.lowerable and result.kind is AccountKind.BALANCE and again > 1
-            if not lowered or not 1 <= carried < grant.max_tokens:
-                raise money_refused(result, grant.held, self._currency, grant.at_ms)
-            grant.max_tokens = carried
+        carried = affordable_completion(price, demand.prompt_tokens, result.available) // demand.choices
+        lowered = demand.lowerable and result.kind is AccountKind.BALANCE and not last
+        if not lowered or not 1 <= carried < grant.max_tokens:
+            raise money_refused(result, grant.held, self._currency, grant.at_ms)
+        grant.max_tokens = carried
 
     def _undo(self, grant: Grant) -> None:
         """Nobody knows whether the hold was written: this goes behind it, and ends it if it was."""
@@ -304,45 +287,49 @@ class Gate:
         if self._write is not None:
             self._write(release)
 
-    def _reservation(self, grant: Grant, accounts: tuple[Account, ...]) -> Reserve:
+    def _reservation(self, grant: Grant, payer: Payer) -> Reserve:
         demand = grant.demand
-        key, tenant = demand.key, demand.tenant
+        grant.held = held = worst_case(
+            demand.price or _NO_PRICE, demand.prompt_tokens, demand.choices * grant.max_tokens
+        )
         return Reserve(
             request_id=demand.request_id,
             lease=self._lease,
-            key_id=None if key is None else key.id,
-            key_name=None if key is None else key.name,
-            tenant=None if tenant is None else tenant.name,
+            key_id=payer.key_id,
+            key_name=payer.key_name,
+            tenant=payer.tenant_name,
             model=demand.model,
             surface=demand.surface,
             at_ms=grant.at_ms,
-            amount=grant.held,
-            accounts=accounts,
+            amount=held,
+            accounts=payer.accounts,
             label=demand.label,
             config_version=demand.config_version,
         )
 
-    def _take(self, demand: Demand) -> Take | None:
-        key = demand.key
-        if key is None or self._limits is None:
-            return None
-        if key.requests_per_minute is None and key.tokens_per_minute is None and key.concurrency is None:
+    def _take(self, demand: Demand, key: Key) -> Take | None:
+        requests, tokens, concurrency = key.requests_per_minute, key.tokens_per_minute, key.concurrency
+        if self._limits is None or (requests is None and tokens is None and concurrency is None):
             return None
         return Take(
             request_id=demand.request_id,
             lease=self._lease,
             subject=key.id,
             tokens=demand.prompt_tokens + demand.choices * demand.max_tokens,
-            requests_per_minute=key.requests_per_minute,
-            tokens_per_minute=key.tokens_per_minute,
-            concurrency=key.concurrency,
+            requests_per_minute=requests,
+            tokens_per_minute=tokens,
+            concurrency=concurrency,
         )
 
     def _give_back(self, demand: Demand, tokens: int, *, counts: bool) -> None:
-        if demand.key is not None and self._limits is not None:
-            self._limits.give_back(
-                GiveBack(request_id=demand.request_id, subject=demand.key.id, tokens=tokens, counts=counts)
-            )
+        limits = self._limits
+        if demand.key is not None and limits is not None:
+            end = GiveBack(request_id=demand.request_id, subject=demand.key.id, tokens=tokens, counts=counts)
+            now = limits.give_back_now
+            if now is None:
+                limits.give_back(end)
+            else:
+                now(end)
 
     def _end(self, grant: Grant, *, counts: bool) -> None:
         if not grant.open:

@@ -1,53 +1,67 @@
-"""The accounts that pay for a request: those of its key and of the key's tenant, in the month that it is.
+"""Who pays for a request: its key and the key's tenant, from their accounts of the month that it is.
 
-They are made once for each key, and again when it or its tenant changes, or the month.
+What is the same for all requests of a key is made once, and again when the key or its tenant changes,
+or the month.
 """
 
 from datetime import UTC, datetime
+from typing import Final
 
-import msgspec
-
+from onward.admission.demand import counts_money
 from onward.admission.keys import Key, Tenant
 from onward.admission.ledger import Account, AccountKind
 
-_MOST_PAYERS = 10_000
-_DAY_MS = 86_400_000
+_MOST_PAYERS: Final = 10_000
+_DAY_MS: Final = 86_400_000
 
 
-class _Payer(msgspec.Struct, frozen=True, gc=False):
-    """The accounts of a key, as long as nothing about it changes."""
+class Payer:
+    """A key and its accounts, as long as nothing about it changes."""
 
-    key: Key
-    tenant: Tenant | None
-    month: str
-    accounts: tuple[Account, ...]
+    __slots__ = ("accounts", "counts_money", "key", "key_id", "key_name", "tenant", "tenant_name")
+
+    def __init__(self, key: Key | None, tenant: Tenant | None, month: str) -> None:
+        self.key = key
+        self.tenant = tenant
+        self.key_id = None if key is None else key.id
+        self.key_name = None if key is None else key.name
+        self.tenant_name = None if tenant is None else tenant.name
+        self.counts_money = counts_money(key, tenant)
+        self.accounts = () if key is None else _accounts_of(key, tenant, month)
 
 
 class Payers:
-    """Knows the accounts of the keys that were used last."""
+    """Knows the keys that were used last."""
 
     def __init__(self) -> None:
-        self._day, self._month = 0, ""
-        self._known: dict[str, _Payer] = {}
+        self._from_ms = self._before_ms = 0
+        """The day that it is."""
+        self._month = ""
+        self._known: dict[str, Payer] = {}
 
-    def accounts(self, key: Key | None, tenant: Tenant | None, at_ms: int) -> tuple[Account, ...]:
+    def payer(self, key: Key | None, tenant: Tenant | None, at_ms: int) -> Payer:
         """Who pays for a request admitted at `at_ms`. The month is that of the admission, also of a request
         that runs into the next.
         """
+        if not self._from_ms <= at_ms < self._before_ms:
+            self._turn(at_ms // _DAY_MS)
         if key is None:
-            return ()
-        day = at_ms // _DAY_MS
-        if day != self._day:
-            self._day = day
-            self._month = datetime.fromtimestamp(day * _DAY_MS / 1000, UTC).strftime("%Y-%m")
+            return Payer(None, tenant, self._month)
         known = self._known.get(key.id)
-        if known and known.key is key and known.tenant is tenant and known.month == self._month:
-            return known.accounts
+        if known is not None and known.key is key and known.tenant is tenant:
+            return known
         if len(self._known) >= _MOST_PAYERS:
             self._known.clear()
-        payer = _Payer(key, tenant, self._month, _accounts_of(key, tenant, self._month))
-        self._known[key.id] = payer
-        return payer.accounts
+        payer = self._known[key.id] = Payer(key, tenant, self._month)
+        return payer
+
+    def _turn(self, day: int) -> None:
+        """It is another day."""
+        self._from_ms, self._before_ms = day * _DAY_MS, (day + 1) * _DAY_MS
+        month = datetime.fromtimestamp(day * _DAY_MS / 1000, UTC).strftime("%Y-%m")
+        if month != self._month:
+            self._month = month
+            self._known.clear()
 
 
 def _accounts_of(key: Key, tenant: Tenant | None, month: str) -> tuple[Account, ...]:

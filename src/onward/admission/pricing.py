@@ -10,11 +10,11 @@ _MILLION: Final = 1_000_000
 
 def charge(price: Price, usage: Usage) -> int:
     """The cost of a request (K-9). Cached prompt tokens are counted once, at their own price."""
-    cached = min(usage.cached_tokens, usage.prompt_tokens)
+    prompt, cached = usage.prompt_tokens, usage.cached_tokens
+    if cached > prompt:  # noqa: PLR1730 - `min` costs as much as all the rest
+        cached = prompt
     total = (
-        (usage.prompt_tokens - cached) * price.input
-        + cached * price.cached_input
-        + usage.completion_tokens * price.output
+        (prompt - cached) * price.input + cached * price.cached_input + usage.completion_tokens * price.output
     )
     return -(-total // _MILLION)
 

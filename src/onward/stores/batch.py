@@ -1,7 +1,6 @@
 """Group commit: what is submitted while a batch is being written goes into the next one."""
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
@@ -33,8 +32,8 @@ class GroupCommit(Generic[_Item, _Result]):
         self._write = write
         self._largest = largest
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._items: deque[_Item] = deque()
-        self._futures: deque[asyncio.Future[_Result]] = deque()
+        self._items: list[_Item] = []
+        self._futures: list[asyncio.Future[_Result]] = []
         self._due = False
         """Whether a batch is on its way: planned, or being written."""
         self._task: asyncio.Task[None] | None = None
@@ -78,13 +77,9 @@ class GroupCommit(Generic[_Item, _Result]):
             self._start(self._later(results, items, futures))
 
     def _take(self) -> tuple[list[_Item], list[asyncio.Future[_Result]]]:
-        if len(self._items) <= self._largest:
-            items, futures = list(self._items), list(self._futures)
-            self._items.clear()
-            self._futures.clear()
-            return items, futures
-        some = range(self._largest)
-        return [self._items.popleft() for _ in some], [self._futures.popleft() for _ in some]
+        items, futures, largest = self._items, self._futures, self._largest
+        self._items, self._futures = items[largest:], futures[largest:]
+        return items[:largest], futures[:largest]
 
     def _next(self) -> None:
         if self._items and self._loop is not None:

@@ -7,13 +7,14 @@ of it is more than 60 seconds ago. What a key costs in memory does not depend on
 
 from collections.abc import Callable
 from math import ceil
+from typing import Final
 
 from onward.admission.limits import WINDOW_S, Exceeded, GiveBack, LimitKind, Take
 
-LEASE_S = 60
+LEASE_S: Final = 60
 """Seconds that a lease's places are kept without a sign of life."""
-_SLICES = WINDOW_S + 1
-_FORGET = 100
+_SLICES: Final = WINDOW_S + 1
+_FORGET: Final = 100
 """How many idle subjects are dropped at a time at the most: nobody waits long for it."""
 
 
@@ -70,30 +71,6 @@ class _Subject:
         self.touched = now
 
 
-class _Place:
-    """What a running request took."""
-
-    __slots__ = ("lease", "number", "requests", "subject", "tokens")
-
-    def __init__(self, subject: _Subject, lease: "_Lease", number: int, take: Take) -> None:
-        self.subject = subject
-        self.lease = lease
-        self.number = number
-        """The slice that it was taken in."""
-        self.requests = take.requests_per_minute is not None
-        self.tokens = None if take.tokens_per_minute is None else take.tokens
-
-
-class _Lease:
-    """A process that requests run in."""
-
-    __slots__ = ("places", "until")
-
-    def __init__(self, until: float) -> None:
-        self.until = until
-        self.places: dict[str, _Place] = {}
-
-
 class MemoryLimits:
     """`RateLimits` in this process. Nothing in it waits, so that its calls are atomic.
 
@@ -102,8 +79,10 @@ class MemoryLimits:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._places: dict[str, _Place] = {}
-        self._leases: dict[str, _Lease] = {}
+        self._places: dict[str, tuple[_Subject, int, Take]] = {}
+        """What running requests took, by their IDs: from whose windows, and in which slice."""
+        self._leases: dict[str, float] = {}
+        """Until when the places of each are kept."""
         self._next_fall = float("inf")
         self._subjects: dict[str, _Subject] = {}
         """Those that were touched longest ago come first."""
@@ -118,18 +97,15 @@ class MemoryLimits:
     async def renew(self, lease: str) -> None:
         time = self._clock()
         self._fall(time)
-        known = self._leases.get(lease)
-        if known is None:
-            self._begin(lease, time)
+        if lease in self._leases:
+            self._leases[lease] = time + LEASE_S
         else:
-            known.until = time + LEASE_S
+            self._begin(lease, time)
         self._forget_idle(int(time))
 
     async def drop_lease(self, lease: str) -> None:
-        dropped = self._leases.pop(lease, None)
-        if dropped is not None:
-            for request_id in list(dropped.places):
-                self._free(request_id)
+        if self._leases.pop(lease, None) is not None:
+            self._free({lease})
 
     async def close(self) -> None:
         """Nothing is held open."""
@@ -143,10 +119,12 @@ class MemoryLimits:
             return None
         now = int(time)
         subject = self._subject(take.subject, now)
-        requests, tokens = subject.requests, subject.tokens
+        requests: _Window | None = None
+        tokens: _Window | None = None
         refused: Exceeded | None = None
         limit = take.requests_per_minute
         if limit is not None:
+            requests = subject.requests
             if requests is None:
                 requests = subject.requests = _Window(now)
             elif requests.at != now:
@@ -155,6 +133,7 @@ class MemoryLimits:
                 refused = _refusal(LimitKind.REQUESTS, limit, 1, requests, time)
         limit = take.tokens_per_minute
         if limit is not None:
+            tokens = subject.tokens
             if tokens is None:
                 tokens = subject.tokens = _Window(now)
             elif tokens.at != now:
@@ -167,38 +146,42 @@ class MemoryLimits:
             refused = _worse(refused, Exceeded(kind=LimitKind.CONCURRENCY, limit=limit, retry_after_s=wait))
         if refused is not None:
             return refused
-        lease = self._leases.get(take.lease) or self._begin(take.lease, time)
-        place = _Place(subject, lease, now, take)
-        self._places[take.request_id] = lease.places[take.request_id] = place
+        if take.lease not in self._leases:
+            self._begin(take.lease, time)
+        self._places[take.request_id] = (subject, now, take)
         subject.places += 1
-        if requests is not None and place.requests:
-            requests.add(now, 1)
-        if tokens is not None and place.tokens is not None:
-            tokens.add(now, place.tokens)
+        if requests is not None:
+            requests.slots[now % _SLICES] += 1
+            requests.total += 1
+        if tokens is not None:
+            tokens.slots[now % _SLICES] += take.tokens
+            tokens.total += take.tokens
         return None
 
     def give_back_one(self, end: GiveBack) -> None:
         """End one request, as `give_back` does."""
-        place = self._free(end.request_id)
+        place = self._places.pop(end.request_id, None)
         if place is None:
             return
+        subject, number, take = place
+        subject.places -= 1
         now = int(self._clock())
-        subject = place.subject
-        requests, tokens = subject.requests, subject.tokens
-        if requests is not None and place.requests and not end.counts:
-            if requests.at != now:
-                requests.advance(now)
-            requests.add(place.number, -1)
-        if tokens is not None and place.tokens is not None:
-            if tokens.at != now:
-                tokens.advance(now)
-            used = end.tokens if end.counts else 0
-            more = used - place.tokens
-            if more > 0:  # it is learnt now, so it counts from now
-                self._subject(subject.name, now)
-                tokens.add(now, more)
-            else:
-                tokens.add(place.number, more)
+        if take.requests_per_minute is not None and not end.counts:
+            requests = subject.requests
+            if requests is not None:
+                if requests.at != now:
+                    requests.advance(now)
+                requests.add(number, -1)
+        if take.tokens_per_minute is not None:
+            tokens = subject.tokens
+            if tokens is not None:
+                if tokens.at != now:
+                    tokens.advance(now)
+                more = (end.tokens if end.counts else 0) - take.tokens
+                if more > 0:  # it is learnt now, so it counts from now
+                    self._subject(subject.name, now)
+                    number = now
+                tokens.add(number, more)
 
     def _subject(self, name: str, now: int) -> _Subject:
         subject = self._subjects.get(name)
@@ -221,26 +204,26 @@ class MemoryLimits:
                 oldest.touched = now
                 self._subjects[oldest.name] = oldest
 
-    def _begin(self, lease: str, time: float) -> _Lease:
-        begun = self._leases[lease] = _Lease(time + LEASE_S)
-        self._next_fall = min(self._next_fall, begun.until)
-        return begun
+    def _begin(self, lease: str, time: float) -> None:
+        until = time + LEASE_S
+        self._leases[lease] = until
+        self._next_fall = min(self._next_fall, until)
 
     def _fall(self, time: float) -> None:
         """End the leases that were not renewed in time."""
-        for lease, known in list(self._leases.items()):
-            if known.until <= time:
-                del self._leases[lease]
-                for request_id in list(known.places):
-                    self._free(request_id)
-        self._next_fall = min((known.until for known in self._leases.values()), default=float("inf"))
+        over = {lease for lease, until in self._leases.items() if until <= time}
+        for lease in over:
+            del self._leases[lease]
+        if over:
+            self._free(over)
+        self._next_fall = min(self._leases.values(), default=float("inf"))
 
-    def _free(self, request_id: str) -> _Place | None:
-        place = self._places.pop(request_id, None)
-        if place is not None:
-            del place.lease.places[request_id]
-            place.subject.places -= 1
-        return place
+    def _free(self, leases: set[str]) -> None:
+        """End what runs in processes that are gone."""
+        gone = [request_id for request_id, (_, _, take) in self._places.items() if take.lease in leases]
+        for request_id in gone:
+            subject, _, _ = self._places.pop(request_id)
+            subject.places -= 1
 
 
 def _refusal(kind: LimitKind, limit: int, amount: int, window: _Window, time: float) -> Exceeded:

@@ -71,7 +71,12 @@ class StoreConnection:
         if self._watch is None:
             self._watch = loop.call_later(self._call_s / 4, self._look_for_stall)
         link.write(frame)
-        return await answered
+        try:
+            return await answered
+        finally:
+            # An error that it raises knows this frame, and all that await it: a circle that would keep their
+            # answers until garbage is looked for, which is seldom.
+            del answered
 
     async def close(self) -> None:
         """Close the connection; pending calls fail."""

@@ -34,7 +34,7 @@ def direct(limits: MemoryLimits) -> Takes:
         limits.give_back_one(end)
         return _DONE
 
-    return Takes(take, give_back, limits.take_one)
+    return Takes(take, give_back, limits.take_one, limits.give_back_one)
 
 
 class GatheredLimits:

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from onward.admission.books import Books, Tally, accounts_of, decide
-from onward.admission.gate import Demand, Gate, Grant, Takes
+from onward.admission.demand import Demand
+from onward.admission.gate import Gate, Grant, Takes
 from onward.admission.keys import Key, Tenant
 from onward.admission.ledger import Done, Operation, Progress, Release, Reserve, Result, Settle
 from onward.admission.limits import Exceeded, GiveBack, LimitKind, Take
@@ -48,7 +49,7 @@ class Ledger:
         self.go.set()
 
     def credit(self, amount: int, tenant: str = "acme") -> None:
-        self.books.tallies[f"balance:{tenant}"] = Tally(credited=amount)
+        self.books.tallies.setdefault(f"balance:{tenant}", Tally()).credited = amount
 
     def write(self, operation: Operation) -> asyncio.Future[Result]:
         self.operations.append(operation)

@@ -73,13 +73,13 @@ def _endings(changes: Changes) -> list[str]:
         numbers([usage.cached_tokens for usage in usages]),
         numbers([ending.estimated for ending in ended]),
         numbers([ending.overdraft for ending in ended]),
-        texts([ending.outcome for ending in ended]),
-        numbers([ending.at_ms for ending in ended]),
+        texts([ending.by.outcome for ending in ended]),
+        numbers([ending.by.at_ms for ending in ended]),
     ]
     attempts = [
         (name, number, attempt)
         for name, ending in zip(names, ended, strict=True)
-        for number, attempt in enumerate(ending.attempts)
+        for number, attempt in enumerate(ending.by.attempts)
     ]
     if not attempts:
         return columns + [_NONE] * 8

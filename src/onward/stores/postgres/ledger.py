@@ -117,7 +117,7 @@ class Ledger:
                 hold = mine.get(name)
                 if hold is None:
                     return None
-                holds[name] = msgspec.structs.replace(hold) if isinstance(operation, Progress) else hold
+                holds[name] = hold.copy() if isinstance(operation, Progress) else hold
                 accounts.update([account.id for account in hold.reserve.accounts])
         known = self._tallies
         try:
@@ -255,8 +255,10 @@ def _hold(values: tuple[Any, ...]) -> Hold:
         amount=amount,
         accounts=tuple([Account(account, _KINDS[account.partition(":")[0]]) for account in accounts]),
     )
-    usage = None if prompt is None else Usage(prompt, completion, cached)
-    return Hold(reserve, amount, charge, usage)
+    hold = Hold(reserve, amount)
+    hold.charge = charge
+    hold.usage = None if prompt is None else Usage(prompt, completion, cached)
+    return hold
 
 
 async def _record(connection: Connection, basis: _Basis, changes: Changes, origins: dict[str, int]) -> bool:

@@ -76,7 +76,8 @@ class Database:
             "long": _connect(path, timeout=_READ_BUSY_S),
             "checkpoint": _connect(path, timeout=0),
         }
-        self._threads = {name: ThreadPoolExecutor(1, f"sqlite-{name}") for name in (*self._beside, "commit")}
+        threads: tuple[_Thread, ...] = (*self._beside, "commit")
+        self._threads = {name: ThreadPoolExecutor(1, f"sqlite-{name}") for name in threads}
         self._turn = asyncio.Lock()
         self._moved_rows = 0
         self._timer: asyncio.TimerHandle | None = None

@@ -7,21 +7,29 @@ write failed. So a batch costs no reads.
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from onward.admission.books import Books, Changes, Ending, Hold, Tally, accounts_of, decide
-from onward.admission.ledger import Account, AccountKind, Expire, Operation, Reserve, Result
+from onward.admission.books import Books, Changes, Ending, Hold, Tally, decide
+from onward.admission.ledger import Account, AccountKind, Expire, Operation, Reserve, Result, Settle
 from onward.admission.store import Money
 from onward.core.usage import Usage
 from onward.stores.rows import STATES
 from onward.stores.sqlite import claims
 from onward.stores.sqlite.database import Database
+from onward.stores.sqlite.inserting import Insert
 from onward.stores.statements import read_queries
 
 _Q: Final = read_queries(Path(__file__).parent / "queries" / "ledger.sql")
+_requests: Final = Insert(_Q["add_request"])
+_holds: Final = Insert(_Q["hold"])
+_labelled_holds: Final = Insert(_Q["hold_labelled"])
+_settled: Final = Insert(_Q["add_settled"])
+_entries: Final = Insert(_Q["add_entry"])
+_attempts: Final = Insert(_Q["add_attempt"])
 POSITIONS_PER_MS: Final = 4096
 """A position is at least the time times this, and larger than all before it."""
 _MOST_TALLIES: Final = 100_000
@@ -37,7 +45,9 @@ _KINDS: Final = {
 }
 _T = TypeVar("_T")
 _json = msgspec.json.Encoder().encode
-_Origin = tuple[str | None, str | None, str | None, str, str, str, tuple[str, ...]]
+_Shared = tuple[str | None, str | None, str | None, str, str, str]
+"""ID and name of the key, tenant, model, surface, version of the config."""
+_Origin = tuple[_Shared, tuple[str, ...]]
 
 
 def text_of(value: object) -> str:
@@ -54,7 +64,7 @@ class Ledger:
         """Of the file that `_books` says. None: it is to be read."""
         self._books = Books()
         self._origins: dict[_Origin, int] = {}
-        self._last_origin: tuple[Reserve, int] | None = None
+        self._last_origin: tuple[tuple[Account, ...], _Shared, int] | None = None
         self._position = 0
         self._attempt = 0
 
@@ -98,16 +108,13 @@ class Ledger:
         forgotten, after, young = 0, 0, 0
         while young < _OUT_OF_ORDER:
             rows: list[tuple[int, int]] = await self._database.read(
-                lambda connection, after=after: connection.execute(
-                    _Q["attempts_after"], (after, _PRUNED_AT_ONCE)
-                ).fetchall(),
-                long=True,
+                partial(_attempts_after, after), long=True
             )
             if not rows:
                 break
             old = [number for number, started_ms in rows if started_ms < before_ms]
             if old:
-                await self._database.write(lambda cursor, old=old: _forget(cursor, old))
+                await self._database.write(partial(_forget, old))
             forgotten += len(old)
             young = 0 if old else young + len(rows)
             after = rows[-1][0]
@@ -152,12 +159,10 @@ class Ledger:
         self, cursor: sqlite3.Cursor, operations: list[Operation], ended: set[str] | tuple[()] = ()
     ) -> list[Result]:
         self._read(cursor)
-        self._meet(cursor, accounts_of(operations))
         results, changes = decide(self._books, operations, ended)
         self._record(cursor, changes)
-        for operation in operations:
-            if isinstance(operation, Expire):
-                claims.drop_leases(cursor, [operation.lease])
+        if changes.expired:
+            claims.drop_leases(cursor, changes.expired)
         return results
 
     def _read(self, cursor: sqlite3.Cursor) -> None:
@@ -165,7 +170,7 @@ class Ledger:
         (version,) = cursor.execute("PRAGMA data_version").fetchone()
         if version == self._version and len(self._books.tallies) < _MOST_TALLIES:
             return
-        self._books = Books()
+        self._books = Books(meet=partial(self._meet_payers, cursor))
         self._origins = {}
         self._last_origin = None
         holds = [_hold(row) for row in cursor.execute(_Q["all_held"])]
@@ -178,6 +183,9 @@ class Ledger:
         (self._attempt,) = cursor.execute(_Q["last_attempt"]).fetchone()
         self._version = version
 
+    def _meet_payers(self, cursor: sqlite3.Cursor, accounts: tuple[Account, ...]) -> None:
+        self._meet(cursor, {account.id for account in accounts})
+
     def _meet(self, cursor: sqlite3.Cursor, accounts: set[str]) -> None:
         """Read accounts that were not met before. Nothing is held in them: all holds are known."""
         tallies = self._books.tallies
@@ -189,33 +197,9 @@ class Ledger:
 
     def _record(self, cursor: sqlite3.Cursor, changes: Changes) -> None:
         if changes.opened:
-            holds = self._books.holds
-            requests: list[tuple[str, int]] = []
-            held: list[tuple[object, ...]] = []
-            for hold in changes.opened:
-                reserve = hold.reserve
-                self._position = position = max(self._position + 1, reserve.at_ms * POSITIONS_PER_MS)
-                hold.position = position
-                hold.origin = self._origin(cursor, reserve)
-                name = reserve.request_id
-                requests.append((name, position))
-                if name in holds:
-                    held.append(
-                        (
-                            position,
-                            name,
-                            reserve.label or "",
-                            reserve.lease,
-                            hold.origin,
-                            hold.amount,
-                            reserve.at_ms,
-                        )
-                    )
-            cursor.executemany(_Q["add_request"], requests)
-            cursor.executemany(_Q["hold"], held)
+            self._record_holds(cursor, changes.opened)
         if changes.ended:
             self._record_endings(cursor, changes.ended)
-            claims.bind(cursor, changes.ended)
             tallies = self._books.tallies
             cursor.executemany(
                 _Q["spend"], [(account, tallies[account].spent) for account in sorted(changes.charged())]
@@ -223,83 +207,118 @@ class Ledger:
         if changes.marked:
             cursor.executemany(_Q["mark"], [_mark(hold) for hold in changes.marked.values()])
 
+    def _record_holds(self, cursor: sqlite3.Cursor, opened: list[Hold]) -> None:
+        holds = self._books.holds
+        requests: list[object] = []
+        plain: list[object] = []
+        labelled: list[object] = []
+        position = self._position
+        for hold in opened:
+            reserve = hold.reserve
+            name, at_ms, label = reserve.request_id, reserve.at_ms, reserve.label
+            position = max(position + 1, at_ms * POSITIONS_PER_MS)
+            hold.position = position
+            hold.origin = origin = self._origin(cursor, reserve)
+            requests += (name, position)
+            if name in holds:
+                if label:
+                    labelled += (position, name, label, reserve.lease, origin, hold.amount, at_ms)
+                else:
+                    plain += (position, name, reserve.lease, origin, hold.amount, at_ms)
+        self._position = position
+        _requests.write(cursor, requests)
+        _holds.write(cursor, plain)
+        _labelled_holds.write(cursor, labelled)
+
     def _record_endings(self, cursor: sqlite3.Cursor, endings: list[Ending]) -> None:
-        entries: list[tuple[object, ...]] = []
-        attempts: list[tuple[object, ...]] = []
+        gone: list[tuple[int]] = []
+        settled: list[object] = []
+        entries: list[object] = []
+        attempts: list[object] = []
+        bound: list[Ending] = []
         number = self._attempt
         for ending in endings:
-            hold, usage, reserve = ending.hold, ending.usage, ending.hold.reserve
-            entries.append(
-                (
-                    hold.position,
+            hold, usage, by = ending.hold, ending.usage, ending.by
+            reserve, position, charged, tries = hold.reserve, hold.position, ending.charged, by.attempts
+            gone.append((position,))
+            if isinstance(by, Settle) and by.outcome == "ok" and charged <= hold.amount and not reserve.label:
+                settled += (
+                    position,
+                    reserve.request_id,
+                    hold.origin,
+                    hold.amount,
+                    charged,
+                    usage.prompt_tokens,
+                    usage.completion_tokens,
+                    usage.cached_tokens,
+                    1 if by.estimated else 0,  # a bool is adapted at length by `sqlite3`, an int is bound
+                    reserve.at_ms,
+                    by.at_ms,
+                    number + 1,
+                    len(tries),
+                )
+            else:
+                entries += (
+                    position,
                     reserve.request_id,
                     reserve.label or "",
                     hold.origin,
                     STATES[ending.state],
                     hold.amount,
-                    ending.charged,
+                    charged,
                     usage.prompt_tokens,
                     usage.completion_tokens,
                     usage.cached_tokens,
-                    int(ending.estimated),  # a bool is adapted at length by `sqlite3`, an int is bound
-                    int(ending.overdraft),
-                    ending.outcome,
+                    1 if ending.estimated else 0,
+                    1 if ending.overdraft else 0,
+                    by.outcome,
                     reserve.at_ms,
-                    ending.at_ms,
+                    by.at_ms,
                     number + 1,
-                    len(ending.attempts),
+                    len(tries),
                 )
-            )
-            for attempt in ending.attempts:
+            if isinstance(by, Settle) and by.binding is not None:
+                bound.append(ending)
+            for one in tries:
                 number += 1
-                attempts.append(
-                    (
-                        number,
-                        attempt.deployment,
-                        attempt.outcome,
-                        attempt.status,
-                        attempt.started_ms,
-                        attempt.first_ms,
-                        attempt.took_ms,
-                    )
+                attempts += (
+                    number,
+                    one.deployment,
+                    one.outcome,
+                    one.status,
+                    one.started_ms,
+                    one.first_ms,
+                    one.took_ms,
                 )
         self._attempt = number
-        cursor.executemany(_Q["let_go"], [(ending.hold.position,) for ending in endings])
-        cursor.executemany(_Q["add_entry"], entries)
-        if attempts:
-            cursor.executemany(_Q["add_attempt"], attempts)
+        cursor.executemany(_Q["let_go"], gone)
+        _settled.write(cursor, settled)
+        _entries.write(cursor, entries)
+        _attempts.write(cursor, attempts)
+        claims.bind(cursor, bound)
 
     def _origin(self, cursor: sqlite3.Cursor, reserve: Reserve) -> int:
         """The number of what it shares with many requests, most often with the one before it."""
-        if self._last_origin is not None:
-            last, number = self._last_origin
-            if (
-                last.accounts is reserve.accounts
-                and last.model == reserve.model
-                and last.surface == reserve.surface
-                and last.key_id == reserve.key_id
-                and last.key_name == reserve.key_name
-                and last.tenant == reserve.tenant
-                and last.config_version == reserve.config_version
-            ):
-                return number
-        number = self._find_origin(cursor, reserve)
-        self._last_origin = reserve, number
-        return number
-
-    def _find_origin(self, cursor: sqlite3.Cursor, reserve: Reserve) -> int:
-        origin = (
+        shared = (
             reserve.key_id,
             reserve.key_name,
             reserve.tenant,
             reserve.model,
             reserve.surface,
             reserve.config_version,
-            tuple([account.id for account in reserve.accounts]),
         )
+        last = self._last_origin
+        if last is not None and last[0] is reserve.accounts and last[1] == shared:
+            return last[2]
+        number = self._find_origin(cursor, shared, tuple([account.id for account in reserve.accounts]))
+        self._last_origin = reserve.accounts, shared, number
+        return number
+
+    def _find_origin(self, cursor: sqlite3.Cursor, shared: _Shared, accounts: tuple[str, ...]) -> int:
+        origin = (shared, accounts)
         number = self._origins.get(origin)
         if number is None:
-            values = (*origin[:-1], text_of(origin[-1]))
+            values = (*shared, text_of(accounts))
             row: tuple[int] | None = cursor.execute(_Q["find_origin"], values).fetchone()
             number = row[0] if row else cursor.execute(_Q["add_origin"], values).lastrowid
             if number is None:
@@ -329,7 +348,12 @@ def _hold(row: tuple[Any, ...]) -> Hold:
         label=label,
         config_version=config_version,
     )
-    return Hold(reserve, amount, charge, None if usage[0] is None else Usage(*usage), position, origin)
+    hold = Hold(reserve, amount)
+    hold.charge = charge
+    hold.usage = None if usage[0] is None else Usage(*usage)
+    hold.position = position
+    hold.origin = origin
+    return hold
 
 
 def _mark(hold: Hold) -> tuple[object, ...]:
@@ -337,6 +361,11 @@ def _mark(hold: Hold) -> tuple[object, ...]:
     return hold.charge, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, hold.position
 
 
-def _forget(cursor: sqlite3.Cursor, numbers: list[int]) -> None:
+def _attempts_after(after: int, connection: sqlite3.Connection) -> list[tuple[int, int]]:
+    """Numbers and starts of the next ones."""
+    return connection.execute(_Q["attempts_after"], (after, _PRUNED_AT_ONCE)).fetchall()
+
+
+def _forget(numbers: list[int], cursor: sqlite3.Cursor) -> None:
     cursor.executemany(_Q["forget_attempt"], [(number,) for number in numbers])
     cursor.execute(_Q["note_forgotten_attempts"], (max(numbers),))

@@ -52,9 +52,14 @@ VALUES (?, ?, ?, ?, ?, ?, ?);
 INSERT INTO requests (request_id, position) VALUES (?, ?);
 
 -- name: hold
--- Write a reservation. '' is no label: Python's binding of NULL takes longer than the rest of a row.
+-- Write a reservation.
+INSERT INTO held (position, request_id, lease, origin, amount, at_ms)
+VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: hold_labelled
+-- Write a reservation of a request that its caller gave a label.
 INSERT INTO held (position, request_id, label, lease, origin, amount, at_ms)
-VALUES (?, ?, nullif(?, ''), ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: mark
 -- What a running request used so far.
@@ -66,8 +71,12 @@ WHERE position = ?;
 -- A reservation has ended.
 DELETE FROM held WHERE position = ?;
 
+-- name: add_settled
+-- Write what became of a reservation that was settled as most are: no label, no overdraft, outcome 'ok'.
+INSERT INTO entries VALUES (?, ?, NULL, ?, 1, ?, ?, ?, ?, ?, ?, 0, 'ok', ?, ?, ?, ?);
+
 -- name: add_entry
--- Write what became of a reservation. '' is no label.
+-- Write what became of a reservation. '' is no label: binding NULL takes Python longer than the rest of a row.
 INSERT INTO entries VALUES (?, ?, nullif(?, ''), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: add_attempt
