@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -235,6 +237,29 @@ async def test_calls_are_answered_as_they_end(connection: StoreConnection):
     results = await asyncio.gather(*many)
     assert results == [[RESULTS[0] if number <= 100 else RESULTS[1]] for number in range(200)]
     assert await slow == 300
+
+
+async def test_a_call_that_fails_keeps_nothing(connection: StoreConnection):
+    """What its callers hold, such as answers of others in the same batch, goes without a search for garbage."""
+
+    class Answer:
+        """Is held while it is asked."""
+
+    held: list[weakref.ref[Answer]] = []
+
+    async def ask() -> None:
+        answer = Answer()
+        held.append(weakref.ref(answer))
+        with contextlib.suppress(ValueError):
+            await RemoteStore(connection).money([""])
+
+    gc.disable()
+    try:
+        await ask()
+        await asyncio.sleep(0)  # the step of the loop in which it failed is over
+        assert held[0]() is None
+    finally:
+        gc.enable()
 
 
 async def test_failures_cross_as_they_are(connection: StoreConnection, caplog: pytest.LogCaptureFixture):
