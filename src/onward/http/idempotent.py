@@ -53,7 +53,7 @@ def request_name(exchange: Exchange) -> str | None:
     if name is None:
         raise Failure(
             FailureKind.INVALID_REQUEST,
-            f"'{_SHOWN}' must have 1 to 255 visible characters, and be sent once.",
+            f"'{_SHOWN}' must have 1 to 255 characters of printable ASCII, and be sent once.",
             param=_SHOWN,
         )
     return name.decode()

@@ -52,7 +52,9 @@ class TenantEndpoints:
         read_query(exchange)
         once = exchange.header_values.get(HeaderValue.IDEMPOTENCY_KEY)
         if once is None and exchange.header(b"idempotency-key") is not None:
-            raise invalid(None, "An Idempotency-Key must have 1 to 255 visible characters, and be sent once.")
+            raise invalid(
+                None, "An Idempotency-Key must have 1 to 255 characters of printable ASCII, and be sent once."
+            )
         given = bodies.read(bodies.Credit, await read_object(exchange, self._held))
         known = await self._roster.credit(
             exchange.tail,
