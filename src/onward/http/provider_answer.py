@@ -74,17 +74,16 @@ class ProviderAnswer:
     ) -> None:
         """Read a stream to its end; what its reader makes of it goes out, encoded. Raises `Failure`."""
         usage, record = self.usage, self._record
-        prompt_known = failed = False
+        failed = False
         left = b""
         """What could not go out at once."""
 
         def take(data: bytes) -> bool:
             """Pass on what came, while that needs no waiting."""
-            nonlocal prompt_known, left
+            nonlocal left
             made = reader.feed(data)
             usage.completion_tokens = reader.completion_tokens
-            if not prompt_known and (prompt := reader.prompt_usage) is not None:
-                prompt_known = True
+            if self.first is None and (prompt := reader.prompt_usage) is not None:  # it comes first of all
                 usage.prompt_tokens, usage.cached_tokens = prompt.prompt_tokens, prompt.cached_tokens
             over = reader.done or reader.failure is not None
             if not made:

@@ -12,7 +12,7 @@ class Source(Protocol):
     """The connection that an answer comes in on."""
 
     def taken(self) -> None:
-        """All that came was read."""
+        """All that was held was read."""
         ...
 
     def abort(self) -> None:
@@ -35,6 +35,7 @@ class HttpAnswer:
         "headed",
         "headers",
         "heard",
+        "held",
         "pieces",
         "status",
     )
@@ -55,6 +56,8 @@ class HttpAnswer:
         self._take: Callable[[bytes], bool] | None = None
         """Who is handed what comes, while somebody waits."""
         self._ended = False
+        self.held = False
+        """Whether the connection has counted pieces that nobody took at once."""
         self.failure: Callable[[], Failure] | None = None
 
     # The connection's side
@@ -64,10 +67,10 @@ class HttpAnswer:
         waiter = self._waiter
         if waiter is None or waiter.done():
             return
-        take = self._take
-        if take is not None and self.pieces:
+        take, pieces = self._take, self.pieces
+        if take is not None and pieces:
             try:
-                more = take(self._taken())
+                more = take(pieces.pop() if len(pieces) == 1 and not self.held else self._taken())
             except Exception as error:  # noqa: BLE001 - it is that of who waits, not the connection's
                 waiter.set_exception(error)
                 return
@@ -146,8 +149,10 @@ class HttpAnswer:
         pieces = self.pieces
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
-        if self._source is not None:
-            self._source.taken()
+        if self.held:
+            self.held = False
+            if self._source is not None:
+                self._source.taken()
         return data
 
     async def read_all(self, limit: int) -> bytes:

@@ -190,6 +190,7 @@ class Connection(asyncio.Protocol):
             self._unparsed = 0
             answer.wake()
             if self._pieces:
+                answer.held = True
                 self._buffered += len(data)
                 if self._buffered > self._owner.bounds.buffer_bytes and not self._paused:
                     self._paused = True
@@ -201,7 +202,7 @@ class Connection(asyncio.Protocol):
                 self._fail(broken, "its header, or what stands between pieces of its body, is too long")
 
     def taken(self) -> None:
-        """All pieces were read."""
+        """All that was held was read."""
         self._buffered = 0
         if self._paused:
             self._paused = False
