@@ -221,10 +221,12 @@ def _merged(first: Message, second: Message) -> Message:
 
 
 def _written(message: Message) -> Message:
-    """A message whose texts stand on lines of their own; as one text where there is nothing else."""
+    """A message whose texts stand on lines of their own, but for empty ones; as one text where there is
+    nothing else.
+    """
     if not isinstance(message.content, list):
         return message
-    parts = message.content
+    parts = [part for part in message.content if not isinstance(part, TextPart) or part.text]
     texts = [part.text for part in parts if isinstance(part, TextPart)]
     if len(texts) == len(parts):
         return msgspec.structs.replace(message, content="\n".join(texts))

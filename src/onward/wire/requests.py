@@ -55,8 +55,8 @@ def messages_request(dialect: Dialect, body: dict[str, Any]) -> ChatRequest:
     messages: list[Message] = found["messages"]
     continues = messages[-1].role == "assistant"
     system: str | list[dict[str, str]] | None = found["system"]
-    if system:
-        text = system if isinstance(system, str) else "\n".join([block["text"] for block in system])
+    texts = [system] if isinstance(system, str) else [block["text"] for block in system or ()]
+    if text := "\n".join(filter(None, texts)):
         messages = [Message(role="system", content=text), *messages]
     return ChatRequest(
         messages=messages,

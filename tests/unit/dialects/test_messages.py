@@ -65,6 +65,19 @@ def test_a_conversation_in_blocks():
     assert (request.add_generation_prompt, request.continue_final_message) == (True, False)
 
 
+def test_empty_texts_are_no_lines() -> None:
+    empty = {"type": "text", "text": ""}
+    request = read(
+        system=[empty],
+        messages=[
+            said(empty, TEXT, empty, TEXT),
+            said(CALL, role="assistant"),
+            said({"type": "tool_result", "tool_use_id": "toolu_1", "content": [empty]}),
+        ],
+    )
+    assert [message.content for message in request.messages] == ["x\nx", None, ""]
+
+
 def test_images_know_what_messages_call_them():
     data = base64.b64encode(png(1, 1)).decode()
     source = {"type": "base64", "media_type": "image/png", "data": data}

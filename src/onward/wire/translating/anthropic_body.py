@@ -1,5 +1,6 @@
 """A neutral chat request as a body of Anthropic's Messages."""
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ _BUDGETS: Final = {
 """Tokens of reasoning for an effort."""
 _LEAST_BUDGET: Final = 1024
 _HIGHEST_TEMPERATURE: Final = 1.0
+_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]")
 _LEAST_TOP_P: Final = 0.95
 """Beside reasoning."""
 _LEADING: Final = frozenset({"system", "developer"})
@@ -61,6 +63,10 @@ def messages_fields(request: ChatRequest, *, most: int) -> dict[str, Any]:
             "temperature",
             f"'temperature' is {sampling.temperature:g}: the provider of this model takes 0 to 1.",
         )
+    if any(not stop.strip() for stop in request.stop):
+        raise invalid(
+            "stop", "'stop' holds nothing but white space, which the provider of this model does not take."
+        )
     leading = _leading(request.messages)
     fields: dict[str, Any] = {"messages": _conversation(request, leading)}
     system = _system(request.messages[:leading])
@@ -77,7 +83,7 @@ def messages_fields(request: ChatRequest, *, most: int) -> dict[str, Any]:
         "top_p": (sampling.top_p, 1.0),
         "top_k": (sampling.top_k, 0),
         "stop_sequences": (request.stop, []),
-        "metadata": (request.user and {"user_id": request.user}, None),
+        "metadata": ({"user_id": request.user} if request.user else None, None),
         "thinking": (thinking, None),
     }
     return fields | {name: value for name, (value, usual) in optional.items() if value != usual}
@@ -126,7 +132,9 @@ def _system(messages: list[Message]) -> list[dict[str, Any]]:
 
 
 def _conversation(request: ChatRequest, leading: int) -> list[dict[str, Any]]:
-    """Messages of one role in a row are one: the answers to several calls have to come together."""
+    """Messages of one role in a row are one: the answers to several calls have to come together, in front of
+    what else the user says.
+    """
     turns: list[dict[str, Any]] = []
     for position in range(leading, len(request.messages)):
         role, blocks = _turn(request.messages[position], f"messages[{position}]")
@@ -134,6 +142,9 @@ def _conversation(request: ChatRequest, leading: int) -> list[dict[str, Any]]:
             turns[-1]["content"] += blocks
         elif blocks:
             turns.append({"role": role, "content": blocks})
+    for turn in turns:
+        if turn["role"] == "user":
+            turn["content"].sort(key=lambda block: block["type"] != "tool_result")
     if not turns:
         raise invalid("messages", "'messages' needs a message of role 'user' for this model.")
     if turns[-1]["role"] == "assistant" and not request.continue_final_message:
@@ -153,7 +164,7 @@ def _turn(message: Message, path: str) -> tuple[str, list[dict[str, Any]]]:
                 f"{path}.role",
                 f"'{path}.role' is 'function': send a message of role 'tool' with its 'tool_call_id'.",
             )
-        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": message.tool_call_id}
+        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": _id(message.tool_call_id)}
         content = _content(message.content, f"{path}.content")
         if content:
             result["content"] = content
@@ -179,12 +190,12 @@ def _turn(message: Message, path: str) -> tuple[str, list[dict[str, Any]]]:
 
 
 def _content(content: str | list[ContentPart] | None, path: str) -> list[dict[str, Any]]:
-    """Blocks; texts of nothing are left out, as the API refuses them."""
+    """Blocks; texts of nothing but white space are left out, as the API refuses them."""
     if content is None:
         return []
     if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    parts = [part for part in content if not isinstance(part, TextPart) or part.text]
+        content = [TextPart(content)]
+    parts = [part for part in content if not isinstance(part, TextPart) or part.text.strip()]
     return [
         {"type": "text", "text": part.text} if isinstance(part, TextPart) else _image(part, path)
         for part in parts
@@ -211,12 +222,20 @@ def _call(call: ToolCall, path: str) -> dict[str, Any]:
         known = None
     if type(known) is not dict:
         raise invalid(path, f"'{path}' must be a JSON object for this model, in a string.")
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": msgspec.Raw(spelled)}
+    return {"type": "tool_use", "id": _id(call.id), "name": call.name, "input": msgspec.Raw(spelled)}
+
+
+def _id(call: str) -> str:
+    """A call's ID in the letters that this API takes. Other models' have more, such as ``functions.f:0``, and
+    a history may have been begun with one.
+    """
+    return _FOREIGN.sub(lambda found: f"_{ord(found[0]):x}", call)
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     function = tool["function"]
-    made = {"name": function["name"], "input_schema": function.get("parameters") or {"type": "object"}}
+    schema = {"type": "object", **(function.get("parameters") or {})}
+    made = {"name": function["name"], "input_schema": schema}
     for name in ("description", "strict"):
         if function.get(name) is not None:
             made[name] = function[name]

@@ -98,3 +98,45 @@ def test_a_place_that_is_none_is_refused(place: Any) -> None:
             {"role": "assistant", "content": "x", "thinking_blocks": [{**SIGNED[0], "after": place}]}, USER
         )
     assert (refused.value.param or "").startswith("messages[1].thinking_blocks[0].after")
+
+
+def test_texts_of_white_space_are_left_out() -> None:
+    """Models write them in front of calls; this API refuses them."""
+    made = fields({**CALLS, "content": "\n\n"}, RESULT)
+    assert [block["type"] for block in made["messages"][1]["content"]] == ["tool_use"]
+    parts = [{"type": "text", "text": " "}, {"type": "text", "text": " é "}]
+    assert fields({"role": "user", "content": parts})["messages"][0]["content"] == [
+        {"type": "text", "text": "Hi"},
+        {"type": "text", "text": " é "},
+    ]
+
+
+@pytest.mark.parametrize("stop", ["\n", ["END", " \t"]])
+def test_stops_of_white_space_are_refused(stop: Any) -> None:
+    with pytest.raises(Failure) as refused:
+        fields(stop=stop)
+    assert refused.value.param == "stop"
+
+
+def test_ids_of_calls_in_letters_that_the_api_takes() -> None:
+    ids = ["functions.f:0", "functions.f:1", "toolu_1-a"]
+    calls = {**CALLS, "tool_calls": [{**CALL, "id": one} for one in ids]}
+    results = [{**RESULT, "tool_call_id": one} for one in ids]
+    _, called, answered = fields(calls, *results)["messages"]
+    shown = ["functions_2ef_3a0", "functions_2ef_3a1", "toolu_1-a"]
+    assert [block["id"] for block in called["content"]] == shown
+    assert [block["tool_use_id"] for block in answered["content"]] == shown
+
+
+def test_results_come_first() -> None:
+    """A picture of the first result may stand between it and the second."""
+    calls = {**CALLS, "tool_calls": [CALL, {**CALL, "id": "d"}]}
+    seen = {"role": "user", "content": "Seen."}
+    turn = fields(calls, RESULT, seen, {**RESULT, "tool_call_id": "d"})["messages"][2]
+    assert [block["type"] for block in turn["content"]] == ["tool_result", "tool_result", "text"]
+
+
+def test_what_the_api_requires_and_chats_leave_out() -> None:
+    made = fields(user="", tools=[{"type": "function", "function": {"name": "f", "parameters": {"a": 1}}}])
+    assert made["tools"] == [{"name": "f", "input_schema": {"type": "object", "a": 1}}]
+    assert "metadata" not in made
