@@ -213,9 +213,10 @@ async def test_another_gateway_waits_for_the_answer(start, mock, stream: bool): 
     assert len(mock.requests) == 1
 
 
-async def test_another_gateway_does_not_wait_for_ever(start, mock):  # noqa: F811
+@pytest.mark.parametrize("limits", [Limits(named_wait_s=0.6), Limits(request_s=0.6)], ids=["wait", "request"])
+async def test_another_gateway_does_not_wait_for_ever(start, mock, limits: Limits):  # noqa: F811
     one = await start(tenant=PAYS)
-    two = await start(tenant=PAYS, limits=Limits(named_wait_s=0.6))
+    two = await start(tenant=PAYS, limits=limits)
     mock.say(Behaviour(hold=0))
     first = asyncio.create_task(one.complete(headers=NAMED))
     await mock.comes(lambda: len(mock.requests) == 1)
@@ -225,6 +226,8 @@ async def test_another_gateway_does_not_wait_for_ever(start, mock):  # noqa: F81
     assert "still running" in answer.json()["error"]["message"]
     mock.let_go()
     same(await first, await two.complete(headers=NAMED))
+    assert not one.admission.names._left
+    assert not two.admission.names._left
 
 
 async def test_another_gateway_takes_over_what_failed(start, mock):  # noqa: F811
@@ -243,10 +246,23 @@ async def test_who_leaves_while_waiting_takes_no_name(start, mock):  # noqa: F81
     mock.say(Behaviour(hold=0, status=503))
     first = asyncio.create_task(one.complete(headers=NAMED))
     await mock.comes(lambda: len(mock.requests) == 1)
+    asked: list[int] = []
+    claim = two.admission.names._asked._write
+
+    def counted(claims):
+        asked.append(len(claims))
+        return claim(claims)
+
+    two.admission.names._asked._write = counted
     async with two.caller(headers=NAMED) as caller:
         await asyncio.sleep(0.4)
         caller.goes()
     await two.logged('"disconnected":true')
+    assert not two.admission.recordings
+    assert len(asked) > 1
+    asked.clear()
+    await asyncio.sleep(0.6)
+    assert not asked, "nobody asks for who has left"
     mock.let_go()
     assert (await first).status_code == 503
     assert (await one.complete(headers=NAMED)).status_code == 200

@@ -141,7 +141,8 @@ class Idempotency:
         """Wait for a request that runs elsewhere, or has just ended here. Raises IDEMPOTENCY_CONFLICT where
         that takes too long, `Disconnected`.
         """
-        with Watch(exchange, self._limits.named_wait_s) as watch:
+        limits = self._limits
+        with Watch(exchange, min(limits.named_wait_s, limits.request_s)) as watch:
             try:
                 while True:
                     await asyncio.sleep(_POLL_S)

@@ -45,4 +45,5 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     recorded_bytes: int = 256 * 1024 * 1024
     """Answers to such requests that are held in this process, together, while they are made and repeated."""
     named_wait_s: float = 30.0
-    """From the beginning of a request to its refusal, if one with its `Idempotency-Key` runs elsewhere."""
+    """From the beginning of a request to its refusal, if one with its `Idempotency-Key` runs elsewhere.
+    `request_s`, where that is less."""
