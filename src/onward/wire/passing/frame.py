@@ -3,41 +3,45 @@
 import re
 from typing import Final
 
-import msgspec
-
 from onward.wire.passing.events import text_place
 
 _TEXTS: Final = re.compile(rb'(?:[^"\\]++|\\[^\n])*+', re.DOTALL)
 """Bodies of JSON strings, one on each line."""
 _BLANK: Final = b"\n\n"
+# As numbers: to look for a byte takes a fraction of what it takes to look for bytes.
+_LINE_FEED: Final = 0x0A
+_QUOTE: Final = 0x22
+_BACKSLASH: Final = 0x5C
 
 
-class Frame(msgspec.Struct, frozen=True):
+class Frame:
     """What every event of a stream has alike, for a while.
 
     An event that has these bytes before and after one JSON string is the event that the frame was
     learnt from with another text: nothing else about it can be different.
     """
 
-    before: bytes
-    after: bytes
-    joint: bytes
-    """The end of an event and the beginning of the next."""
-    shown_before: bytes
-    shown_after: bytes
-    shown_joint: bytes
-    same: bool
-    """Whether events go on as they come."""
+    __slots__ = ("after", "around", "before", "joint", "same", "shown_after", "shown_before", "shown_joint")
+
+    def __init__(self, before: bytes, after: bytes, shown_before: bytes, shown_after: bytes) -> None:
+        self.before = before
+        self.after = after
+        self.around = len(before) + len(after)
+        """Bytes of an event that has no text."""
+        self.joint = after + before
+        """The end of an event and the beginning of the next."""
+        self.shown_before = shown_before
+        self.shown_after = shown_after
+        self.shown_joint = shown_after + shown_before
+        self.same = shown_before == before and shown_after == after
+        """Whether events go on as they come."""
 
     def text(self, event: bytes) -> bytes | None:
         """The text of one event, as JSON spells it; None: the event has not this frame."""
-        start, end = len(self.before), len(event) - len(self.after)
-        if not event.startswith(self.before) or not event.endswith(self.after):
+        text = event.removeprefix(self.before).removesuffix(self.after)
+        if len(text) + self.around != len(event) or _LINE_FEED in text:
             return None
-        if end < start or event.find(b"\n", start, end) >= 0:
-            return None
-        text = event[start:end]
-        if (b'"' in text or b"\\" in text) and not _TEXTS.fullmatch(text):
+        if (_QUOTE in text or _BACKSLASH in text) and not _TEXTS.fullmatch(text):
             return None
         return text
 
@@ -53,16 +57,16 @@ class Frame(msgspec.Struct, frozen=True):
         before, after = self.before, self.after
         start, end = len(before), len(_BLANK) - len(after)
         texts = [event[start:end] for event in run.split(b"\n")[:-1:2]]
-        if b"%b%b%b" % (before, self.joint.join(texts), after) != run:
+        if before + self.joint.join(texts) + after != run:
             return None
         lines = b"\n".join(texts)
-        if (b'"' in lines or b"\\" in lines) and not _TEXTS.fullmatch(lines):
+        if (_QUOTE in lines or _BACKSLASH in lines) and not _TEXTS.fullmatch(lines):
             return None
         return texts
 
     def shown(self, texts: list[bytes]) -> bytes:
         """The events of these texts as they go on."""
-        return b"%b%b%b" % (self.shown_before, self.shown_joint.join(texts), self.shown_after)
+        return self.shown_before + self.shown_joint.join(texts) + self.shown_after
 
 
 def learn(event: bytes, shown: bytes, text: str) -> Frame | None:
@@ -82,12 +86,4 @@ def learn(event: bytes, shown: bytes, text: str) -> Frame | None:
         shown_before, shown_after = shown[: other[0]], shown[other[1] :]
     else:
         return None
-    return Frame(
-        before,
-        after,
-        after + before,
-        shown_before,
-        shown_after,
-        shown_after + shown_before,
-        same=shown == event,
-    )
+    return Frame(before, after, shown_before, shown_after)

@@ -168,7 +168,9 @@ class StreamWatch:
         """What may go on to the caller now that `data` has come: whole events."""
         if self.done or self.failure is not None:
             return b""
-        pending = self._pending
+        pending, frames = self._pending, self._frames
+        if not pending and frames and (text := frames[0].text(data)) is not None:
+            return self._framed(frames[0], data, text)
         if pending:
             looked = max(len(pending) - LONGEST_BLANK, 0)
             pending += data
@@ -215,8 +217,6 @@ class StreamWatch:
 
     def _events(self, block: bytes) -> bytes:
         """`block` is whole events."""
-        if self._frames and (text := self._frames[0].text(block)) is not None:
-            return self._framed(self._frames[0], block, [text])
         out: list[bytes] = []
         start, size = 0, len(block)
         tried: Frame | None = None
@@ -226,7 +226,7 @@ class StreamWatch:
                 tried = frame
                 end = frame.end(block, start)
                 if end and (texts := frame.texts(block[start:end])) is not None:
-                    out.append(self._framed(frame, block[start:end], texts))
+                    out.append(self._run(frame, block[start:end], texts))
                     start = end
                     continue
             end = event_end(block, start)
@@ -237,18 +237,31 @@ class StreamWatch:
     def _any_event(self, event: bytes) -> bytes:
         for frame in self._frames:
             if (text := frame.text(event)) is not None:
-                return self._framed(frame, event, [text])
+                return self._framed(frame, event, text)
         try:
             return self._event(event)
         except NoEvent:
             self._fail(event.decode("utf-8", "replace").strip())
             return b""
 
-    def _framed(self, frame: Frame, block: bytes, texts: list[bytes]) -> bytes:
+    def _framed(self, frame: Frame, event: bytes, text: bytes) -> bytes:
+        """An event that has the frame, and this text."""
+        self._learnt = 0
+        self._heard = True
+        if text:
+            self.output_events += 1
+            self._size += len(text)
+            if not text.isascii():
+                self._other_size += outside_ascii(text)
+            if self.usage is not None:
+                self._outdate()
+        return event if frame.same else frame.shown_before + text + frame.shown_after
+
+    def _run(self, frame: Frame, block: bytes, texts: list[bytes]) -> bytes:
         """Events that all have the frame, and these texts."""
         self._learnt = 0
         self._heard = True
-        joined = texts[0] if len(texts) == 1 else b"".join(texts)
+        joined = b"".join(texts)
         self.output_events += len(texts) - texts.count(b"")
         self._size += len(joined)
         if not joined.isascii():

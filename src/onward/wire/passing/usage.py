@@ -6,8 +6,11 @@ from onward.core.usage import Usage
 
 _MOST: Final = 2**31 - 1
 """Tokens of one request. Who reports more is wrong, and would empty an account."""
-_ASCII_PER_TOKEN: Final = 4
-_OTHER_PER_TOKEN: Final = 3
+_ASCII_TWELFTHS: Final = 3
+"""Of a token, that a byte in ASCII is: four of them make one."""
+_OTHER_TWELFTHS: Final = 4
+"""Likewise of any other byte."""
+_MORE_OUTSIDE_ASCII: Final = _OTHER_TWELFTHS - _ASCII_TWELFTHS
 _ASCII: Final = bytes(range(128))
 
 
@@ -21,7 +24,9 @@ def read_usage(value: Any) -> Usage | None:
         return None
     fields = cast("dict[str, Any]", value)
     prompt, completion = fields.get("prompt_tokens"), fields.get("completion_tokens")
-    if not is_count(prompt) or not is_count(completion):
+    if type(prompt) is not int or type(completion) is not int:
+        return None
+    if not 0 <= prompt <= _MOST or not 0 <= completion <= _MOST:
         return None
     details = fields.get("prompt_tokens_details")
     cached = cast("dict[str, Any]", details).get("cached_tokens") if type(details) is dict else None
@@ -32,8 +37,7 @@ def read_usage(value: Any) -> Usage | None:
 
 def likely_tokens(size: int, other: int) -> int:
     """Tokens of a text of `size` bytes, `other` of them outside ASCII: a guess, rounded up."""
-    ascii_bytes = size - other
-    return -(-(ascii_bytes * _OTHER_PER_TOKEN + other * _ASCII_PER_TOKEN) // 12)
+    return -(-(size * _ASCII_TWELFTHS + other * _MORE_OUTSIDE_ASCII) // 12)
 
 
 def outside_ascii(data: bytes) -> int:
