@@ -2,6 +2,7 @@
 
 import warnings
 
+import httpx
 import pytest
 
 pytestmark = [pytest.mark.covers("O-1", "O-2"), pytest.mark.filterwarnings("ignore")]
@@ -17,14 +18,19 @@ def langchain():
 
 
 @pytest.fixture
-def options(server):
-    return {
-        "base_url": f"{server.base_url}/v1",
-        "api_key": "none",
-        "model": "smollm2-135m-instruct",
-        "temperature": 0,
-        "max_retries": 0,
-    }
+async def options(server):
+    """Its own connections would stay open, as long as Python runs."""
+    with httpx.Client() as client:
+        async with httpx.AsyncClient() as async_client:
+            yield {
+                "base_url": f"{server.base_url}/v1",
+                "api_key": "none",
+                "model": "smollm2-135m-instruct",
+                "temperature": 0,
+                "max_retries": 0,
+                "http_client": client,
+                "http_async_client": async_client,
+            }
 
 
 def test_legacy_completions(langchain, options):
