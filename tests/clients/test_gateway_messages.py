@@ -66,6 +66,8 @@ def mock():
 def gateway(server, mock, tmp_path_factory):
     names = {"messages": REAL, "chats": REAL, "mock-messages": "theirs", "mock-chats": "theirs"}
     models = [MODEL.format(provider=provider, name=name) for provider, name in names.items()]
+    adaptive = MODEL.format(provider="mock-messages", name="theirs").replace("mock-messages", "adaptive", 1)
+    models.append(adaptive.replace('name = "mock-messages"', 'name = "adaptive"') + 'thinking = "adaptive"\n')
     config = CONFIG.format(real=server.base_url, mock=mock.base_url) + "".join(models)
     running = start_server(tmp_path_factory.mktemp("gateway"), config=config)
     try:
@@ -227,6 +229,22 @@ async def test_thinking(claude, mock: MockProvider, model: str):
         assert sent["content"][0] == {"type": "thinking", "thinking": " w0 w1", "signature": SIGNATURE}
     else:
         assert sent["reasoning_content"] == " w0 w1"
+
+
+@pytest.mark.parametrize(
+    ("effort", "thinking", "output"),
+    [
+        ("low", {"type": "adaptive", "display": "summarized"}, {"effort": "low"}),
+        ("none", {"type": "disabled"}, None),
+    ],
+)
+async def test_effort_for_a_model_that_adapts(openai, mock, effort: str, thinking: dict, output: dict | None):
+    await openai.chat.completions.create(model="adaptive", **ASK, reasoning_effort=effort)
+    sent = mock.requests[-1].json
+    assert (sent["thinking"], sent.get("output_config")) == (thinking, output)
+    ask = {**ASK, "max_tokens": 9000}
+    await openai.chat.completions.create(model="mock-messages", **ask, reasoning_effort="low")
+    assert mock.requests[-1].json["thinking"] == {"type": "enabled", "budget_tokens": 2048}
 
 
 @pytest.mark.complaint("G09")

@@ -98,7 +98,7 @@ class Asked:
         self._neutral: OutputOptions | None = None
         self._jobs: dict[str, Job] = {}
         self._passed: Passed | None = None
-        self._translated: dict[str, Any] | None = None
+        self._translated: dict[bool, dict[str, Any]] = {}
         """The fields of a body in the words of the other API, for deployments that speak that one alone."""
         self._assumed = 0
         self._caps = False
@@ -202,9 +202,8 @@ class Asked:
     def _translation(
         self, deployment: ProxiedModel, way: Way, passed: Passed, bill: Bill, created: int
     ) -> TranslatedAnswer:
-        exchange, neutral, fields = self._exchange, self._neutral, self._translated
+        exchange, neutral, fields = self._exchange, self._neutral, self._translated[deployment.adaptive]
         assert neutral is not None  # noqa: S101 - read by `prepare`
-        assert fields is not None  # noqa: S101 - made by `prepare`
         # without a limit: a count of a provider, or a guess, does not show the end of a context
         told = msgspec.structs.replace(neutral, max_tokens=None)
         return TranslatedAnswer(
@@ -277,17 +276,20 @@ class Asked:
                 taken = "images" in self._target.model.capabilities
                 check_images(self._body, dialect.passing.largest_image, taken=taken)
             if len(self._raw) >= LARGE_BODY:
-                return self._prepare_slowly(rules, way)
+                return self._prepare_slowly(rules, way, adaptive=deployment.adaptive)
             self._know(read_passed(rules, self._body, self._raw))
-        return None if way is None or self._translated is not None else self._prepare_slowly(rules, way)
+        if way is None or deployment.adaptive in self._translated:
+            return None
+        return self._prepare_slowly(rules, way, adaptive=deployment.adaptive)
 
-    async def _prepare_slowly(self, rules: Rules, way: Way | None) -> None:
+    async def _prepare_slowly(self, rules: Rules, way: Way | None, *, adaptive: bool) -> None:
         if self._passed is None:
             self._know(await asyncio.to_thread(read_passed, rules, self._body, self._raw))
-        if way is not None and self._translated is None:
+        if way is not None and adaptive not in self._translated:
             neutral: ChatRequest = await self._read()
             reasons = self._target.model.kind in _REASONING
-            self._translated = way.fields(neutral, reasons, neutral.max_tokens or self._assumed)
+            most = neutral.max_tokens or self._assumed
+            self._translated[adaptive] = way.fields(neutral, reasons=reasons, most=most, adaptive=adaptive)
 
     def _know(self, passed: Passed) -> None:
         self._passed = passed

@@ -43,6 +43,8 @@ class ProxiedModel:
     """What the provider's chat calls the most tokens of a reply."""
     asks_usage: bool = True
     """Whether it takes `stream_options.include_usage`."""
+    adaptive: bool = False
+    """Whether the model decides itself how much it reasons, and is told an effort rather than a budget."""
 
 
 Deployment = ServedModel | ProxiedModel

@@ -230,6 +230,7 @@ def _proxied(
         deployment.name,
         limit_field=chosen.limit_field,
         asks_usage=chosen.asks_usage,
+        adaptive=deployment.thinking == "adaptive",
     )
 
 

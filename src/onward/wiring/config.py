@@ -148,6 +148,9 @@ class Deployment(msgspec.Struct, kw_only=True):
     """Instead of an engine: the name of a provider."""
     model: Name | None = None
     """With `provider`: the model's name there."""
+    thinking: Literal["budget", "adaptive"] = "budget"
+    """With a provider that speaks `anthropic`: how a chat's `reasoning_effort` is told there. Newer models
+    take `adaptive` alone."""
 
 
 class Model(msgspec.Struct, kw_only=True):

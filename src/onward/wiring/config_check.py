@@ -199,6 +199,8 @@ def _deployment(config: "Config", deployment: "Deployment", path: str) -> Iterat
             yield f"{path}.model: is missing; it is the model's name at the provider"
     elif deployment.model is not None:
         yield f"{path}.model: only goes with provider"
+    elif deployment.thinking != "budget":
+        yield f"{path}.thinking: only goes with provider"
     if deployment.engine in {"vllm", "sglang"}:
         yield f"{path}.engine: {deployment.engine} {gateway_check.NOT_YET}"
         if not deployment.urls:

@@ -219,6 +219,7 @@ def test_every_fault_is_found_at_once(faults):
         (MODEL.replace("pypi:some-model", ""), "models[0].deployments[0].source: is missing"),
         (MODEL + 'mmproj = "x.gguf"', "models[0].deployments[0].mmproj: there is no file"),
         (MODEL + 'urls = ["http://a"]', "models[0].deployments[0].urls: only goes with"),
+        (MODEL + 'thinking = "adaptive"', "models[0].deployments[0].thinking: only goes with provider"),
         ("[[tenants]]\nname = 'a'\nbalance = '1,00'", "tenants[0].balance: must be a decimal string"),
         ("[[tenants]]\nname = 'a'\nagreements = ['m']", "tenants[0].agreements[0]: there is no model"),
         ("[[tenants]]\nname = 'a'\n[[tenants]]\nname = 'a'", "tenants[1].name: a stands there twice"),

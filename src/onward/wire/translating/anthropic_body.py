@@ -22,6 +22,8 @@ _BUDGETS: Final = {
 }
 """Tokens of reasoning for an effort."""
 _LEAST_BUDGET: Final = 1024
+_ADAPTIVE: Final = {"type": "adaptive", "display": "summarized"}
+"""With its text, which newer models leave out unless they are asked."""
 _HIGHEST_TEMPERATURE: Final = 1.0
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]")
 _LEAST_TOP_P: Final = 0.95
@@ -49,8 +51,9 @@ _UNTRANSLATABLE: Final[tuple[tuple[str, _Asks], ...]] = (
 """What this API has no word for: the field, and whether a request needs it."""
 
 
-def messages_fields(request: ChatRequest, *, most: int) -> dict[str, Any]:
+def messages_fields(request: ChatRequest, *, most: int, adaptive: bool = False) -> dict[str, Any]:
     """The fields of a body, save the model, the limit and `stream`. `most`: the limit that will be sent.
+    `adaptive`: whether the model is told an effort, and decides itself how much it reasons; else a budget.
 
     Raises `Failure` (INVALID_REQUEST) with the field that this API cannot say.
     """
@@ -77,7 +80,9 @@ def messages_fields(request: ChatRequest, *, most: int) -> dict[str, Any]:
         choice = _choice(request)
         if choice is not None:
             fields["tool_choice"] = choice
-    thinking = _thinking(request, most)
+    thinking = _thinking(request, most, adaptive=adaptive)
+    effort = request.reasoning_effort
+    adapts = thinking is _ADAPTIVE and effort is not True
     optional = {
         "temperature": (sampling.temperature, 1.0),
         "top_p": (sampling.top_p, 1.0),
@@ -85,6 +90,7 @@ def messages_fields(request: ChatRequest, *, most: int) -> dict[str, Any]:
         "stop_sequences": (request.stop, []),
         "metadata": ({"user_id": request.user} if request.user else None, None),
         "thinking": (thinking, None),
+        "output_config": ({"effort": "low" if effort == "minimal" else effort} if adapts else None, None),
     }
     return fields | {name: value for name, (value, usual) in optional.items() if value != usual}
 
@@ -255,20 +261,22 @@ def _choice(request: ChatRequest) -> dict[str, Any] | None:
     return made
 
 
-def _thinking(request: ChatRequest, most: int) -> dict[str, Any] | None:
+def _thinking(request: ChatRequest, most: int, *, adaptive: bool) -> dict[str, Any] | None:
     effort = request.reasoning_effort
     if effort is None:
         return None
     if effort is False or effort == "none":
         return {"type": "disabled"}
-    level = "medium" if effort is True else effort
-    budget = _BUDGETS.get(level) if isinstance(level, str) else None
+    budget = _BUDGETS.get("medium" if effort is True else str(effort))
     if budget is None:
         raise invalid(
             "reasoning_effort",
             "'reasoning_effort' must be 'none', 'minimal', 'low', 'medium', 'high', 'xhigh' or 'max' for "
             "this model.",
         )
+    if adaptive:
+        _while_it_reasons(request)
+        return _ADAPTIVE
     if most <= _LEAST_BUDGET:
         raise invalid(
             "reasoning_effort",

@@ -1,7 +1,7 @@
 """Which surface is translated into which API."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -15,15 +15,25 @@ from onward.wire.translating.reading import DeltaReader
 _encode: Final = msgspec.json.Encoder().encode
 
 
+class Fields(Protocol):
+    """The fields of a body."""
+
+    def __call__(
+        self, request: ChatRequest, /, *, reasons: bool, most: int, adaptive: bool
+    ) -> dict[str, Any]:
+        """`reasons`: whether the model has a choice of how much it reasons; `most`: the limit that will be
+        sent; `adaptive`: see `ProxiedModel.adaptive`. Raises `Failure` for what cannot be said.
+        """
+        ...
+
+
 class Way(msgspec.Struct, frozen=True, kw_only=True):
     """A route of a provider, for requests of another surface."""
 
     surface: str
     """What the provider has to have."""
     path: str
-    fields: Callable[[ChatRequest, bool, int], dict[str, Any]]
-    """The fields of a body: of a request, of a model that has a choice of reasoning or not, with a limit.
-    Raises `Failure` for what cannot be said."""
+    fields: "Fields"
     reader: Callable[[Callable[[], str]], DeltaReader]
     """Reads one answer; calls without an ID get a new one."""
     asks_usage: bool
@@ -50,12 +60,12 @@ def body(
     return _encode(made)
 
 
-def _chat(request: ChatRequest, reasons: bool, _: int) -> dict[str, Any]:
+def _chat(request: ChatRequest, *, reasons: bool, most: int, adaptive: bool) -> dict[str, Any]:  # noqa: ARG001
     return chat_fields(request, reasons=reasons)
 
 
-def _messages(request: ChatRequest, _: bool, most: int) -> dict[str, Any]:
-    return messages_fields(request, most=most)
+def _messages(request: ChatRequest, *, reasons: bool, most: int, adaptive: bool) -> dict[str, Any]:  # noqa: ARG001
+    return messages_fields(request, most=most, adaptive=adaptive)
 
 
 WAYS: Final = {

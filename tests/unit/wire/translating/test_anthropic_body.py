@@ -140,3 +140,29 @@ def test_what_the_api_requires_and_chats_leave_out() -> None:
     made = fields(user="", tools=[{"type": "function", "function": {"name": "f", "parameters": {"a": 1}}}])
     assert made["tools"] == [{"name": "f", "input_schema": {"type": "object", "a": 1}}]
     assert "metadata" not in made
+
+
+def adapted(*messages: dict[str, Any], most: int = 9000, **more: Any) -> dict[str, Any]:
+    body = {"model": "m", "messages": [USER, *messages], "tools": [TOOL], **more}
+    return messages_fields(chat_request(DIALECTS["openai"], body), most=most, adaptive=True)
+
+
+@pytest.mark.parametrize(
+    ("effort", "told"), [("minimal", "low"), ("medium", "medium"), ("max", "max"), (True, None)]
+)
+def test_a_model_that_adapts_is_told_an_effort(effort: Any, told: str | None) -> None:
+    """Whatever the limit, and whether or not earlier reasoning came back."""
+    for made in (
+        adapted(reasoning_effort=effort, most=100),
+        adapted(CALLS, RESULT, reasoning_effort=effort),
+    ):
+        assert made["thinking"] == {"type": "adaptive", "display": "summarized"}
+        assert made.get("output_config") == (None if told is None else {"effort": told})
+
+
+def test_a_model_that_adapts_and_is_told_nothing() -> None:
+    assert not {"thinking", "output_config"} & set(adapted())
+    assert adapted(reasoning_effort="none", temperature=0.3)["thinking"] == {"type": "disabled"}
+    for wrong in ({"temperature": 0.3}, {"reasoning_effort": 0.5}):
+        with pytest.raises(Failure):
+            adapted(**{"reasoning_effort": "low", **wrong})
