@@ -18,6 +18,8 @@ from onward.wire.usage import usage_json
 _MODEL: Final = b'"model"'
 _LONGEST_KNOWN: Final = 128
 """Letters of a provider's name for a model that is kept in mind."""
+_BACKSLASH: Final = 0x5C
+"""As a number: to look for a byte takes a fraction of what it takes to look for bytes."""
 
 
 class WholeAnswer(msgspec.Struct, frozen=True):
@@ -74,16 +76,17 @@ def _shown(body: bytes, named: Any, model: str, names: Collection[str] | None) -
         return known_answer(body, names, msgspec.json.encode(model))
     if named == model:
         return body
+    escapes = _BACKSLASH in body and body.find(b"\\u00") >= 0
+    if named is None or escapes or body.count(_MODEL) != 1:
+        new = msgspec.json.encode(model)
+        return spliced(body, [(one.value, one.end, new) for one in members(body) if one.name == "model"])
+    # the only one is the answer's own
     if type(named) is str and len(named) <= _LONGEST_KNOWN:
-        known, place = _field(named), body.find(_MODEL)
-        if place >= 0 and body.startswith(known, place) and _is_only(body, place):
-            return b"%b%b%b" % (body[:place], _field(model), body[place + len(known) :])
-    return _renamed(body, model)
-
-
-def _is_only(body: bytes, place: int) -> bool:
-    """Whether ``"model"`` at `place`, which is the first, is no other object's: it stands nowhere else."""
-    return body.find(_MODEL, place + 1) < 0 and (b"\\" not in body or b"\\u00" not in body)
+        made = body.replace(_field(named), _field(model), 1)
+        if made != body:
+            return made
+    start = value_start(body, body.find(_MODEL) + len(_MODEL))
+    return spliced(body, [(start, value_end(body, start), msgspec.json.encode(model))])
 
 
 @lru_cache(maxsize=1024)
@@ -99,15 +102,6 @@ def _likely_tokens(choices: list[Choice]) -> int:
         size += len(text)
         other += outside_ascii(text)
     return likely_tokens(size, other)
-
-
-def _renamed(body: bytes, model: str) -> bytes:
-    new = msgspec.json.encode(model)
-    place = body.find(_MODEL)
-    if place >= 0 and _is_only(body, place):
-        start = value_start(body, place + len(_MODEL))
-        return spliced(body, [(start, value_end(body, start), new)])
-    return spliced(body, [(one.value, one.end, new) for one in members(body) if one.name == "model"])
 
 
 def _no_answer() -> Failure:

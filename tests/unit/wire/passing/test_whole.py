@@ -42,8 +42,9 @@ def test_only_the_outermost_model_is_renamed(raw: bytes) -> None:
     assert read_whole(raw, "mine").body == raw[:place] + b'"mine"' + raw[place + 8 :]
 
 
-def test_an_answer_without_a_model_or_of_the_same_is_as_it_is() -> None:
-    raw = b'{"choices":[{"text":"a"}]}'
+@pytest.mark.parametrize("text", [b'"a"', b'"model"'])
+def test_an_answer_without_a_model_or_of_the_same_is_as_it_is(text: bytes) -> None:
+    raw = b'{"choices":[{"text":%b}]}' % text
     assert read_whole(raw, "mine").body == raw
     assert read_whole(body(model="mine"), "mine").body == body(model="mine")
 
