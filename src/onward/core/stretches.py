@@ -46,11 +46,16 @@ def stretches(content: Content, calls: int, thoughts: Sequence[Thought]) -> list
     return made
 
 
-def text_size(content: Content) -> int:
-    """Code points of a message's text."""
+def text_of(content: Content) -> str:
+    """A message's text."""
     if isinstance(content, list):
-        return sum(len(part.text) for part in content if isinstance(part, TextPart))
-    return len(content or "")
+        return "".join([part.text for part in content if isinstance(part, TextPart)])
+    return content or ""
+
+
+def text_size(content: Content) -> int:
+    """Its code points."""
+    return len(text_of(content))
 
 
 def _between(content: Content, start: int, end: int | None) -> Content:

@@ -9,6 +9,7 @@ import msgspec
 from onward.core.clock import Clock
 from onward.core.failure import invalid
 from onward.core.request import ChatRequest, ContentPart, ImagePart, Message, TextPart, ToolCall
+from onward.core.stretches import stretches, text_of
 from onward.rendering.codecs.call import dumps
 from onward.rendering.conversation import no_images
 
@@ -42,6 +43,9 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     calls: Sequence[Called] = ()
     call_id: str | None = None
     name: str | None = None
+    steps: Sequence["Turn"] = ()
+    """An assistant's turn as it was made, where its reasoning does not stand in front of all else: for
+    families that can write it so."""
 
     @property
     def text(self) -> str:
@@ -86,7 +90,7 @@ def conversation_of(
                 "continue_final_message",
                 "'continue_final_message' needs an assistant message with content at the end of 'messages'.",
             )
-        turns[-1] = msgspec.structs.replace(last, content=last.content + end, calls=())
+        turns[-1] = msgspec.structs.replace(last, content=last.content + end, calls=(), steps=())
     return Conversation(
         turns=turns,
         tools=request.tools,
@@ -123,7 +127,22 @@ def _turn(place: int, message: Message, *, developer: bool, images: bool) -> Tur
         calls=[called(call) for call in message.tool_calls],
         call_id=message.tool_call_id,
         name=message.name,
+        steps=_steps(message),
     )
+
+
+def _steps(message: Message) -> list[Turn]:
+    if not any(thought.text_before or thought.calls_before for thought in message.thoughts):
+        return []
+    return [
+        Turn(
+            role=message.role,
+            content=text_of(step.content),
+            reasoning=step.reasoning,
+            calls=[called(call) for call in message.tool_calls[step.calls]],
+        )
+        for step in stretches(message.content, len(message.tool_calls), message.thoughts)
+    ]
 
 
 def called(call: ToolCall) -> Called:

@@ -78,12 +78,13 @@ def _said(turn: Turn, prompt: PromptBuilder) -> None:
 
 def _assistant(turn: Turn, prompt: PromptBuilder) -> None:
     prompt.reply()
-    if turn.reasoning:
-        prompt.frame(_MODEL + _THINKING).text(turn.reasoning).frame(_END)
-    if turn.text or not (turn.calls or turn.reasoning):
-        prompt.frame(_MODEL + _TEXT).text(turn.text).frame(_END)
-    for call in turn.calls:
-        prompt.frame(_MODEL).text(call.name).frame(_CALL).text(_call(call)).frame(_END)
+    for step in turn.steps or (turn,):
+        if step.reasoning:
+            prompt.frame(_MODEL + _THINKING).text(step.reasoning).frame(_END)
+        if step.text or not (step.calls or step.reasoning):
+            prompt.frame(_MODEL + _TEXT).text(step.text).frame(_END)
+        for call in step.calls:
+            prompt.frame(_MODEL).text(call.name).frame(_CALL).text(_call(call)).frame(_END)
     prompt.frame(_STOP)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from onward.core.failure import Failure
 from onward.core.generate import EngineFinish
-from onward.core.request import ChatRequest, ImagePart, Message, TextPart, ToolCall
+from onward.core.request import ChatRequest, ImagePart, Message, TextPart, Thought, ToolCall
 from onward.rendering.families import registry
 from tests.unit.rendering.families import oracle
 from tests.unit.rendering.families.laws import check_family
@@ -114,6 +114,23 @@ def test_a_result_has_the_name_of_its_call(renderer):
     result = Message(role="tool", content="12", tool_call_id=oracle.NOW.id)
     request = ChatRequest(model="m", messages=[oracle.user("a"), oracle.assistant(None, oracle.NOW), result])
     assert renderer.build(request).string.endswith(f"<|message_tool|>now{TEXT}12{DONE}")
+
+
+def test_a_message_is_written_in_the_order_in_which_it_was_made(renderer):
+    """As Messages tell it; a chat's fields have one place for each."""
+    first, second = ToolCall("c", "f", "{}"), ToolCall("d", "g", "{}")
+    thoughts = [Thought("a"), Thought(sealed="x", text_before=1), Thought("b", text_before=1, calls_before=1)]
+    said = Message(
+        role="assistant", content="AB", reasoning="ab", tool_calls=[first, second], thoughts=thoughts
+    )
+    request = ChatRequest(model="m", messages=[oracle.user("Hi"), said, oracle.tool("r", second)])
+    written = renderer.tokenizer.decode(renderer.render(request).ids)
+    assert (
+        f"{MODEL}{THINKING}a{DONE}{MODEL}{TEXT}A{DONE}"
+        f'{MODEL}f{CALL}{{"name":"f","args":{{}}}}{DONE}'
+        f"{MODEL}{THINKING}b{DONE}{MODEL}{TEXT}B{DONE}"
+        f'{MODEL}g{CALL}{{"name":"g","args":{{}}}}{DONE}{END}'
+    ) in written
 
 
 def test_a_message_is_continued(renderer):
