@@ -111,6 +111,11 @@ class Gate:
         """When each key was last used (Unix milliseconds), for whoever writes that down."""
 
     @property
+    def writes(self) -> bool:
+        """Whether anything is kept of a request."""
+        return self._write is not None
+
+    @property
     def running(self) -> Iterable[Grant]:
         """What is let in and has not ended."""
         return self._open.values()
@@ -181,7 +186,13 @@ class Gate:
         charged later for what it did not get.
         """
         cost = charge(grant.demand.price or _NO_PRICE, grant.usage)
-        request_id, at_ms = grant.demand.request_id, int(self._clock.unix() * 1000)
+        request_id, write = grant.demand.request_id, self._write
+        if write is None:
+            self._end(grant, counts=True)
+            if self._bind is not None and binding is not None:
+                self._bind(request_id, binding)
+            return cost
+        at_ms = int(self._clock.unix() * 1000)
         settle = Settle(
             request_id=request_id,
             charge=cost,
@@ -193,18 +204,15 @@ class Gate:
             binding=binding,
         )
         self._end(grant, counts=True)
-        if self._write is not None:
-            try:
-                await self._write(settle)
-            except BaseException as error:
-                if isinstance(error, Failure) and not given:
-                    why = error.kind.value
-                    self._keep(Release(request_id=request_id, at_ms=at_ms, outcome=why, attempts=attempts))
-                else:
-                    self._keep(settle)
-                raise
-        elif self._bind is not None and binding is not None:
-            self._bind(request_id, binding)
+        try:
+            await write(settle)
+        except BaseException as error:
+            if isinstance(error, Failure) and not given:
+                why = error.kind.value
+                self._keep(Release(request_id=request_id, at_ms=at_ms, outcome=why, attempts=attempts))
+            else:
+                self._keep(settle)
+            raise
         return cost
 
     async def release(self, grant: Grant, *, outcome: str, attempts: tuple[Attempt, ...] = ()) -> None:

@@ -66,6 +66,8 @@ class Bill:
 
     def over(self, outcome: str) -> None:
         """The try that runs has ended."""
+        if not self._gate.writes:
+            return
         tried = self._tried
         first = None if tried is None else tried.first
         took = time.monotonic() - self._began
