@@ -132,10 +132,10 @@ def _providers(dialect: Dialect) -> str:
         lines.append(f"When several deployments failed, the failure is `{passing.joint_failure}`.")
     if any(row.passes_status for row in dialect.errors.values()):
         lines.append("When a model has one provider, the status that it refused with is passed on.")
-    if passing.members is not None:
-        names = _listed(tuple(sorted(passing.members)))
+    if passing.choices_alone:
         lines.append(
-            f"Of its answers and events only {names} pass, and no comments; `usage` is our own count."
+            "Of its answers and events only `choices` pass, and no comments; `id`, `object`, `created`,"
+            " `model` and `usage` are our own."
         )
     lines.append("A provider's own messages are never shown.")
     text = title + "".join(f"- {line}\n" for line in lines)

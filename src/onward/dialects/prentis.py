@@ -199,7 +199,7 @@ PRENTIS: Final = Dialect(
     passing=Passing(
         final=frozenset({Kind.INVALID_REQUEST}),
         translates=True,
-        members=frozenset({"id", "object", "created", "model", "choices"}),
+        choices_alone=True,
         largest_image=LARGEST_IMAGE,
     ),
     headers=(

@@ -204,9 +204,10 @@ class Passing(msgspec.Struct, frozen=True, kw_only=True):
     translates: bool = False
     """Whether a provider that has not the route is asked in the words of one that it has: `chat` as
     `messages`, and the other way."""
-    members: frozenset[str] | None = None
-    """Top-level members of a provider's answers and events that pass, so that none names the provider
-    (P-5); `usage` is not among them: it is told as we count it. None: all pass, as they came."""
+    choices_alone: bool = False
+    """Whether only the choices of a provider's answers and events pass, so that nothing names the provider
+    (P-5) and the rest is as this API has it (P-13): our own `id`, `object`, `created` and `model`, and
+    `usage` as we count it. Else all passes, as it came."""
     largest_image: int | None = None
     """Bytes of an image that goes on to a provider, of a model that declares images; None: that is for the
     provider to judge."""

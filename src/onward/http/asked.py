@@ -31,7 +31,7 @@ from onward.wire.chat import ChatEncoder
 from onward.wire.completions import CompletionEncoder
 from onward.wire.messages import MessagesEncoder
 from onward.wire.passing.image_size import check_images
-from onward.wire.passing.kinds import KINDS, Kind, Shown
+from onward.wire.passing.kinds import KINDS, Kind, Shown, own_head
 from onward.wire.passing.outgoing import Passed, read_passed
 from onward.wire.passing.prompt_size import image_count
 from onward.wire.requests import chat_request, completion_request, messages_request
@@ -73,9 +73,7 @@ async def in_turn(read: Callable[..., Any], exchange: Exchange, raw: bytes, body
 @cache
 def _shown(dialect: Dialect, usage: bool) -> Shown:
     stream = dialect.stream
-    return Shown(
-        usage=usage or stream.usage is UsageWhen.ALWAYS, done=stream.done, members=dialect.passing.members
-    )
+    return Shown(usage=usage or stream.usage is UsageWhen.ALWAYS, done=stream.done)
 
 
 def _headers(kind: Kind, exchange: Exchange) -> list[tuple[bytes, bytes]]:
@@ -186,13 +184,17 @@ class Asked:
         limit = bill.max_tokens if bill.lowered else None
         if passed.max_tokens is None and (self._caps or self._own_limit is not None):
             limit = self._assumed
+        shown = _shown(exchange.dialect, passed.include_usage)
+        if exchange.dialect.passing.choices_alone:
+            head = own_head(exchange.dialect, self._surface.name, passed, exchange.request_id, created)
+            shown = msgspec.structs.replace(shown, head=head)
         return ProxiedAnswer(
             deployment,
             kind,
             exchange.dialect.surfaces[self._surface.name].path,
             passed,
             limit,
-            _shown(exchange.dialect, passed.include_usage),
+            shown,
             _headers(kind, exchange) if kind.headers else [],
             exchange.record,
             self._images,

@@ -73,9 +73,9 @@ class ProxiedAnswer(ProviderAnswer):
 
     async def whole(self) -> bytes:
         """The body of the unstreamed answer."""
-        kind, members = self._kind, self._shown.members
+        kind, head = self._kind, self._shown.head
         answer = await self._open(self._path, self._body, self._headers)
-        found = await self._read(answer, lambda body: kind.whole(body, self._passed.model, members))
+        found = await self._read(answer, lambda body: kind.whole(body, self._passed.model, head))
         self._record.finish.extend(found.finish)
         self.usage.completion_tokens = found.completion_tokens
         self._reported(found.usage)
@@ -84,7 +84,7 @@ class ProxiedAnswer(ProviderAnswer):
         self._piece()
         if self.estimated and kind.fill_usage is not None:
             return kind.fill_usage(found.body, self.usage)
-        if members is None or kind.with_usage is None:
+        if head is None or kind.with_usage is None:
             return found.body
         return kind.with_usage(found.body, self.usage)
 

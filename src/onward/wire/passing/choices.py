@@ -1,9 +1,8 @@
 """The choices of a provider's answer, with nothing in them that OpenAI's API does not know (P-5, P-13)."""
 
-from collections.abc import Collection
 from typing import Final
 
-from onward.wire.passing.members import items, members, only, spliced
+from onward.wire.passing.members import items, members, spliced
 
 _KNOWN: Final = frozenset({"index", "text", "delta", "message", "logprobs", "finish_reason"})
 _REASONS: Final = frozenset({b"null", b'"stop"', b'"length"', b'"content_filter"'})
@@ -25,19 +24,15 @@ def known_choices(raw: bytes) -> bytes:
     return spliced(raw, changed) if changed else raw
 
 
-def known_answer(raw: bytes, names: Collection[str], model: bytes) -> bytes:
-    """The object with the members of these names alone, `model`, encoded, as its model, and of its choices
-    what is known.
+def known_answer(raw: bytes, head: bytes) -> bytes:
+    """An answer or event of these members (JSON without its braces), and of `raw` what is known of its
+    choices, on one line.
     """
-    made = only(raw, names, model)
-    edits: list[tuple[int, int, bytes]] = []
-    for one in members(made):
+    choices = b"[]"
+    for one in members(raw):
         if one.name == "choices":
-            value = made[one.value : one.end]
-            known = known_choices(value)
-            if known is not value:
-                edits.append((one.value, one.end, known))
-    return spliced(made, edits) if edits else made
+            choices = raw[one.value : one.end]
+    return b'{%b,"choices":%b}' % (head, known_choices(choices).replace(b"\n", b" "))
 
 
 def _choice(raw: bytes) -> bytes:

@@ -16,6 +16,7 @@ _TEXT: Final = re.compile(
     rb'"(?:content|text|reasoning_content|reasoning|arguments)"\s*:\s*"((?:[^"\\]++|\\.)*+)"', re.DOTALL
 )
 _DELTA_TEXTS: Final = ("content", "reasoning_content", "reasoning", "refusal")
+_HEAD: Final = frozenset({"id", "object", "created"})
 
 
 class Choice(msgspec.Struct, gc=False):
@@ -206,6 +207,18 @@ def changed(data: bytes, model: bytes | None, *, null_usage: bool) -> Changed:
 def usage_json(data: bytes) -> bytes:
     """The `usage` of an event, as the provider spells it."""
     return [data[member.value : member.end] for member in members(data) if member.name == "usage"][-1]
+
+
+def head_of(data: bytes, model: bytes) -> bytes:
+    """What an event has before its choices, with this model (encoded), as members without their braces."""
+    found = members(data)
+    kept = [b'"%b":%b' % (one.name.encode(), data[one.value : one.end]) for one in found if one.name in _HEAD]
+    return b",".join([*kept, b'"model":' + model])
+
+
+def usage_event(head: bytes, usage: bytes) -> bytes:
+    """An event of a usage (encoded), like the others of its stream."""
+    return b'data: {%b,"choices":[],"usage":%b}\n\n' % (head, usage.replace(b"\n", b" "))
 
 
 def text_place(event: bytes, text: str) -> tuple[int, int] | None:

@@ -9,7 +9,6 @@ Untouched, save: `model` is the name that the caller used; usage is an event of 
 before the end, for those to whom it is shown; what a provider says of an error stays with us.
 """
 
-from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -21,15 +20,16 @@ from onward.wire.passing.events import (
     NoEvent,
     Payload,
     changed,
+    head_of,
     is_error,
     new_text,
     read_lines,
     read_payload,
+    usage_event,
     usage_json,
     with_data,
 )
 from onward.wire.passing.frame import Frame, learn
-from onward.wire.passing.members import members
 from onward.wire.passing.refusal import stream_error
 from onward.wire.passing.split import LINE_ENDS, LONGEST_BLANK, LONGEST_EVENT, event_end, last_end
 from onward.wire.passing.usage import likely_tokens, outside_ascii, read_usage
@@ -40,7 +40,6 @@ _MOST_LEARNT: Final = 16
 """Frames that are learnt in vain before no more are."""
 _MOST_FRAMES: Final = 4
 """Frames in use: of choices that take turns, of reasoning and text."""
-_HEAD: Final = frozenset({"id", "object", "created"})
 _NO_HEAD: Final = b"{}"
 _SHOWN_ERROR: Final = 2000
 
@@ -64,11 +63,11 @@ class StreamWatch:
         "_held_size",
         "_keep_usage",
         "_learnt",
-        "_members",
         "_model",
         "_model_field",
         "_model_json",
         "_other_size",
+        "_own_head",
         "_pending",
         "_show_usage",
         "_size",
@@ -91,14 +90,14 @@ class StreamWatch:
         keep_usage: bool = False,
         choices: int = 1,
         done: bytes = _DONE,
-        members: Collection[str] | None = None,
+        head: bytes | None = None,
     ) -> None:
         """`model` is the name that the caller used. `show_usage`: whether a usage event is due.
         `keep_usage`: whether events with choices may have usage too (the caller asked for that).
-        `choices`: how many the stream will have. `done`: the event that ends it for the caller. `members`:
-        as of `Passing.members`: nothing else of an event goes on then, and usage is told as it is charged.
+        `choices`: how many the stream will have. `done`: the event that ends it for the caller. `head`: as
+        of `Shown`: of an event nothing but its choices goes on then, and usage is told as it is charged.
         """
-        self._members = members
+        self._own_head = head
         self._model = model
         self._model_json = _encode(model)
         self._model_field = b""
@@ -111,9 +110,7 @@ class StreamWatch:
         self._held: list[bytes] = []
         self._held_size = 0
         self._frames: list[Frame] = []
-        self._learnt = 0
-        self._size = 0
-        self._other_size = 0
+        self._learnt = self._size = self._other_size = 0
         self._head: bytes = _NO_HEAD
         """The last event with choices."""
         self._usage_event = b""
@@ -213,7 +210,9 @@ class StreamWatch:
         self._held.clear()
         if not self._show_usage:
             return held + self._done_event
-        return held + (self._usage_event or self._made_usage(usage)) + self._done_event
+        head = self._own_head or head_of(self._head, self._model_json)
+        made = self._usage_event or usage_event(head, self._usage_json or encoded_usage(usage))
+        return held + made + self._done_event
 
     def _events(self, block: bytes) -> bytes:
         """`block` is whole events."""
@@ -292,20 +291,20 @@ class StreamWatch:
         if not payload.choices:
             shown = self._changed(data, payload, null_usage=False)
             if reports:
-                if self._report(payload) and self._members is None:
+                if self._report(payload) and self._own_head is None:
                     self._usage_event = b"data: %b\n\n" % shown.replace(b"\n", b" ")
                 return b""
-            if self._members is not None:
+            if self._own_head is not None:
                 return b""
             return self._let_go(event if shown is data else with_data(event, shown))
         text = self._read_choices(payload)
         if reports and self._report(payload):
             self._usage_event = b""
-            told = self._keep_usage or self._members is not None
+            told = self._keep_usage or self._own_head is not None
             self._usage_json = b"" if told else usage_json(data)
         shown = self._changed(data, payload, null_usage=reports and not self._keep_usage)
         self._head = data
-        if self._members is not None:
+        if self._own_head is not None:
             passed = b"data: %b\n\n" % shown
         else:
             passed = event if shown is data else with_data(event, shown)
@@ -315,8 +314,8 @@ class StreamWatch:
 
     def _changed(self, data: bytes, payload: Payload, *, null_usage: bool) -> bytes:
         """The JSON of an event under the caller's name for the model; `data` itself if nothing changes."""
-        if self._members is not None:
-            return known_answer(data, self._members, self._model_json)
+        if self._own_head is not None:
+            return known_answer(data, self._own_head)
         renamed = payload.model is not None and payload.model != self._model
         if not renamed and not null_usage:
             return data
@@ -374,7 +373,7 @@ class StreamWatch:
 
     def _aside(self, event: bytes) -> bytes:
         """What is no data: a comment, an empty line."""
-        return self._let_go(event) if self._members is None else b""
+        return self._let_go(event) if self._own_head is None else b""
 
     def _let_go(self, event: bytes) -> bytes:
         """An event on its way out, behind those that wait for the first piece of output."""
@@ -390,17 +389,6 @@ class StreamWatch:
         if self._held_size > LONGEST_EVENT:
             self._fail(f"more than {LONGEST_EVENT} bytes before the first piece of output")
         return b""
-
-    def _made_usage(self, usage: Usage) -> bytes:
-        """A usage event like the stream's other events."""
-        parts = [
-            b'"%b":%b' % (member.name.encode(), self._head[member.value : member.end])
-            for member in members(self._head)
-            if member.name in _HEAD
-        ]
-        told = (self._usage_json or encoded_usage(usage)).replace(b"\n", b" ")
-        parts += b'"model":' + self._model_json, b'"choices":[],"usage":' + told
-        return b"data: {%b}\n\n" % b",".join(parts)
 
     def _fail(self, what: str) -> None:
         self.failure_text = excerpt(what, _SHOWN_ERROR)

@@ -1,6 +1,5 @@
 """A provider's unstreamed answer on its way to the caller: read for usage, its model renamed."""
 
-from collections.abc import Collection
 from functools import lru_cache
 from typing import Any, Final
 
@@ -38,11 +37,11 @@ class WholeAnswer(msgspec.Struct, frozen=True):
         return Usage(prompt_tokens, self.completion_tokens)
 
 
-def read_whole(body: bytes, model: str, names: Collection[str] | None = None) -> WholeAnswer:
+def read_whole(body: bytes, model: str, head: bytes | None = None) -> WholeAnswer:
     """The answer in the bytes of a body, whatever its content type says.
 
-    The bytes stay as they are, save the value of `model`. `names`: as of `Passing.members`; `with_usage`
-    tells usage then. Raises `Failure` (UPSTREAM_UNAVAILABLE, or
+    The bytes stay as they are, save the value of `model`. `head`: as of `Shown`; `with_usage` tells usage
+    then. Raises `Failure` (UPSTREAM_UNAVAILABLE, or
     what an error with a good status says) for anything that is no answer of completions or chat. What
     the provider said then stands in `body`, for the log.
     """
@@ -59,7 +58,7 @@ def read_whole(body: bytes, model: str, names: Collection[str] | None = None) ->
         if likely:
             usage = None  # a text of no tokens
     return WholeAnswer(
-        _shown(body, answer.model, model, names),
+        _shown(body, answer.model, model) if head is None else known_answer(body, head),
         usage,
         likely,
         [choice.finish_reason for choice in answer.choices if type(choice.finish_reason) is str],
@@ -71,9 +70,7 @@ def with_usage(body: bytes, usage: Usage) -> bytes:
     return b'%b,"usage":%b}' % (body[:-1], usage_json(usage))
 
 
-def _shown(body: bytes, named: Any, model: str, names: Collection[str] | None) -> bytes:
-    if names is not None:
-        return known_answer(body, names, msgspec.json.encode(model))
+def _shown(body: bytes, named: Any, model: str) -> bytes:
     if named == model:
         return body
     escapes = _BACKSLASH in body and body.find(b"\\u00") >= 0
