@@ -103,6 +103,8 @@ class Behaviour:
     broken_json: bool = False
     branded: bool = False
     """Names itself: in members of its own, in comments."""
+    bare: bool = False
+    """Tells no `id`, `object` and `created`."""
     redacted: bool = False
     """Thinking that cannot be read (`/messages` alone, as are the next two)."""
     pings: bool = False
@@ -265,6 +267,8 @@ def whole(asked: Asked) -> bytes:
     }
     if asked.does.branded:
         body = {**_BRANDED, **body}
+    if asked.does.bare:
+        body = _bared(body)
     if asked.does.usage != "never":
         body["usage"] = asked.usage
     return json.dumps(body).encode()
@@ -344,7 +348,12 @@ def _id(asked: Asked) -> str:
 
 def _event(asked: Asked, choices: list[Any]) -> dict[str, Any]:
     name = "chat.completion.chunk" if asked.chat else "text_completion"
-    return {"id": _id(asked), "object": name, "created": CREATED, "model": asked.model, "choices": choices}
+    event = {"id": _id(asked), "object": name, "created": CREATED, "model": asked.model, "choices": choices}
+    return _bared(event) if asked.does.bare else event
+
+
+def _bared(body: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if name not in {"id", "object", "created"}}
 
 
 def _delta(asked: Asked, n: int, part: int | dict[str, Any] | None, *, last: bool = False) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -291,6 +292,26 @@ async def test_the_upstreams_name_shows_nowhere(
             "choices",
             "usage",
         }
+
+
+@pytest.mark.covers("P-5", "P-13")
+@streamed
+@pytest.mark.parametrize("path", [PATH, CHAT])
+@pytest.mark.parametrize("bare", [False, True])
+async def test_what_stands_around_the_choices_is_ours(
+    proxied: Gateway, mock: MockProvider, path: str, stream: bool, bare: bool
+):
+    """One `id` for all events, and it is not the provider's, which may tell none."""
+    chat = path == CHAT
+    mock.say(Behaviour(bare=bare))
+    body = {"prompt": "p", "messages": [USER], "max_tokens": 5, "stream": stream}
+    answer = await proxied.post(path, body)
+    answers = page.events(answer, MODEL, chat=chat) if stream else [answer.json()]
+    [told] = {(one["id"], one["object"], one["created"], one["model"]) for one in answers}
+    prefix = ("chatcmpl-" if chat else "cmpl-") + answer.headers["x-request-id"]
+    whole = "chat.completion" if chat else "text_completion"
+    assert (told[0], told[1], told[3]) == (prefix, f"{whole}.chunk" if chat and stream else whole, MODEL)
+    assert abs(told[2] - time.time()) < 60
 
 
 @pytest.mark.covers("P-5", "P-9")
