@@ -254,8 +254,8 @@ def test_an_engine_that_was_given_up_is_tried_again(gguf, tmp_path):
         assert told["added"] == told["changed"] == []
         until(lambda: complete(server, model="other").status_code == 200)
         [one, _] = named(server.process.pid, "onward.engines.llama")
-        slower = kept.replace("threads = 1", "threads = 2")
-        config_path(tmp_path).write_text(slower)
+        shorter = EMBEDDED.format(id="kept", name="one", source=gguf, length=128)
+        config_path(tmp_path).write_text(shorter)
         told = httpx.post(url, headers=ADMIN, timeout=60, verify=False).json()
         assert (told["changed"], told["removed"]) == (["models.kept"], ["models.other"])
         until(lambda: complete(server, model="kept").status_code == 200)
