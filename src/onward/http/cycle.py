@@ -308,14 +308,12 @@ class Cycle:
     def send_now(self, body: bytes) -> bool:
         """As `send`, of a piece that is not the last. False: the caller reads too slowly, it has to wait."""
         connection = self._connection
-        if self._chunked and not self._prefix and body and not (self.disconnected or self.complete):
-            if connection.write_paused:
-                return False
-            connection.write(b"%x\r\n%b\r\n" % (len(body), body))
-            return True
         if connection.write_paused and not self.disconnected:
             return False
-        self.send(body, last=False)
+        if self._chunked and not self._prefix and body and not (self.disconnected or self.complete):
+            connection.write(b"%x\r\n%b\r\n" % (len(body), body))  # what `send` comes to, by fewer steps
+        else:
+            self.send(body, last=False)
         return True
 
     def send_whole(self, status: int, before: bytes, after: bytes, body: bytes) -> None:

@@ -91,10 +91,9 @@ class Idempotency:
             lease=self._lease,
             at_ms=int(self._clock.unix() * 1000),
         )
-        claimed = await self._names.claim(claim)
-        found: ClaimResult | Recording = claimed
-        if isinstance(claimed, Running):
-            found = self._recording(claim, claimed) or await self._wait(exchange, claim)
+        found = await self._names.claim(claim)
+        if isinstance(found, Running):
+            found = self._recording(claim, found) or await self._wait(exchange, claim)
         if isinstance(found, Claimed):
             await self._run(exchange, claim, run)
         elif isinstance(found, Recording):

@@ -65,11 +65,10 @@ class _Engines:
 class _Times:
     """Observations of a histogram that were not handed on yet, by its buckets."""
 
-    __slots__ = ("bounds", "counts", "histogram", "sum")
+    __slots__ = ("counts", "histogram", "sum")
 
     def __init__(self, histogram: Histogram, bounds: tuple[float, ...]) -> None:
         self.histogram = histogram
-        self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
         self.sum = 0.0
 

@@ -73,7 +73,7 @@ class ProviderAnswer:
         self, answer: Answer, reader: Reading[T], encode: Callable[[T], bytes], out: Out
     ) -> None:
         """Read a stream to its end; what its reader makes of it goes out, encoded. Raises `Failure`."""
-        usage, record = self.usage, self._record
+        usage = self.usage
         failed = False
         left = b""
         """What could not go out at once."""
@@ -88,10 +88,7 @@ class ProviderAnswer:
             over = reader.done or reader.failure is not None
             if not made:
                 return not over
-            now = record.last_piece = time.monotonic()
-            if self.first is None:
-                self.first = now
-                record.first_piece = record.first_piece or now
+            self._piece()
             left = encode(made)
             if over or not out.put_now(left):
                 return False
