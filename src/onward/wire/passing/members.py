@@ -80,6 +80,12 @@ def spliced(raw: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
     return b"".join(pieces)
 
 
+def with_model(raw: bytes, model: bytes) -> bytes:
+    """The object with `model`, encoded, in place of each model that it has."""
+    edits = [(one.value, one.end, model) for one in members(raw) if one.name == "model"]
+    return spliced(raw, edits) if edits else raw
+
+
 def only(raw: bytes, names: Collection[str], model: bytes) -> bytes:
     """The object with the members of these names alone, and `model`, encoded, as its model."""
     kept = {

@@ -7,7 +7,7 @@ import msgspec
 from onward.core.failure import Failure, FailureKind
 from onward.core.usage import Usage
 from onward.wire.passing.events import NoEvent
-from onward.wire.passing.members import members, only, spliced
+from onward.wire.passing.members import members, only, spliced, with_model
 from onward.wire.passing.message_events import (
     MessageEvent,
     MessageUsage,
@@ -76,8 +76,7 @@ def renamed(message: bytes, model: str, *, only_known: bool) -> bytes:
     new = _encode(model)
     if only_known:
         return only(message, _KNOWN, new)
-    edits = [(one.value, one.end, new) for one in members(message) if one.name == "model"]
-    return spliced(message, edits) if edits else message
+    return with_model(message, new)
 
 
 def plain_event(data: bytes, name: str, model: str) -> bytes:

@@ -9,7 +9,7 @@ from onward.core.failure import Failure, FailureKind
 from onward.core.usage import Usage
 from onward.wire.passing.choices import known_answer
 from onward.wire.passing.events import Choice, NoEvent, is_error, new_text, read_payload
-from onward.wire.passing.members import members, spliced, value_end, value_start
+from onward.wire.passing.members import spliced, value_end, value_start, with_model
 from onward.wire.passing.refusal import stream_error
 from onward.wire.passing.usage import likely_tokens, outside_ascii, read_usage
 from onward.wire.usage import usage_json
@@ -75,8 +75,7 @@ def _shown(body: bytes, named: Any, model: str) -> bytes:
         return body
     escapes = _BACKSLASH in body and body.find(b"\\u00") >= 0
     if named is None or escapes or body.count(_MODEL) != 1:
-        new = msgspec.json.encode(model)
-        return spliced(body, [(one.value, one.end, new) for one in members(body) if one.name == "model"])
+        return with_model(body, msgspec.json.encode(model))
     # the only one is the answer's own
     if type(named) is str and len(named) <= _LONGEST_KNOWN:
         made = body.replace(_field(named), _field(model), 1)
